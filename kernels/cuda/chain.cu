@@ -1,9 +1,11 @@
 // Chains: several elementwise operations over the same elements, for many tensors in one launch.
 //
 // An element's operands are read once and written once; in between they lie in shared memory, where
-// each thread has places of its own, because which operands a step names is known only when it runs.
+// each thread has places of its own, because which operands a step names is known only when it runs. All
+// operands are on their way there together, and a step is looked up once for two packs.
 #include "kernels/cuda/halves.cuh"
 #include "kernels/cuda/rows.cuh"
+#include "kernels/cuda/warps.cuh"
 
 namespace nd_cuda {
 
@@ -30,66 +32,92 @@ template <class T> struct DeviceChain {
 };
 
 template <class T> struct Chains {
-    static constexpr int threads = 256, phases = 1, least_blocks = 4;
-    static constexpr int quad = 16 / (int)sizeof(T), turns = 4;
-    static constexpr int64_t block_elements = (int64_t)threads * quad * turns;
+    static constexpr int threads = 128, phases = 1, least_blocks = 6;
+    static constexpr int quad = 16 / (int)sizeof(T), packs = 2, turns = 4;
+    static constexpr int64_t pack_elements = (int64_t)threads * quad;
+    static constexpr int64_t block_elements = pack_elements * packs * turns;
     typedef Pack<T, quad> Quad;
     struct alignas(16) Shared {
-        Quad room[ND_CHAIN_OPERANDS][threads];
+        Quad room[ND_CHAIN_OPERANDS][packs][threads];
     };
     struct Own {};
     HalfFormat f16 = HalfFormat(ND_F16), bf16 = HalfFormat(ND_BF16);
     DeviceChain<T> chain[most_chains];
 
     ND_BOTH int64_t steps(int64_t) const {
-        return turns;
+        return 1;
     }
     ND_BOTH void begin(int64_t, int, Own &) const {
     }
     ND_BOTH void finish(int64_t, int, const Shared &, const Own &) const {
     }
+    /// All turns in one, so that warps need not wait for each other.
     template <int>
-    ND_BOTH void phase(int64_t block, int thread, int64_t turn, Shared &shared, Own &) const {
+    ND_BOTH void phase(int64_t block, int thread, int64_t, Shared &shared, Own &) const {
         int which = 0;
         while (block >= chain[which].end_block)
             which++;
         const DeviceChain<T> &of = chain[which];
-        int64_t inside = block - (which > 0 ? chain[which - 1].end_block : 0);
-        int64_t first = (inside * turns + turn) * threads * quad + (int64_t)thread * quad;
-        if (first >= of.count)
-            return;
-        int here = of.count - first < quad ? (int)(of.count - first) : quad;
-        for (int operand = 0; operand < ND_CHAIN_OPERANDS; operand++)
-            if (of.loads >> operand & 1)
-                shared.room[operand][thread] = load(of, operand, first, here);
-        for (int i = 0; i < of.steps; i++)
-            run(of, of.step[i], of.numbers ? of.numbers[i] : of.step[i].number, shared, thread);
-        for (int operand = 0; operand < ND_CHAIN_OPERANDS; operand++)
-            if (of.stores >> operand & 1)
-                store(of, operand, first, here, shared.room[operand][thread]);
+        const int64_t inside = block - (which > 0 ? chain[which - 1].end_block : 0);
+        int64_t first = inside * block_elements + (int64_t)thread * quad;
+        ND_ROLLED
+        for (int turn = 0; turn < turns && first < of.count; turn++) {
+            for (int operand = 0; operand < ND_CHAIN_OPERANDS; operand++)
+                if (of.loads >> operand & 1)
+                    start(of, operand, first, thread, shared);
+            wait_for_copies();
+            for (int i = 0; i < of.steps; i++)
+                run(of, of.step[i], of.numbers ? of.numbers[i] : of.step[i].number, shared, thread);
+            for (int operand = 0; operand < ND_CHAIN_OPERANDS; operand++)
+                if (of.stores >> operand & 1)
+                    finish_operand(of, operand, first, thread, shared);
+            first += pack_elements * packs;
+        }
     }
 
   private:
     ND_BOTH const HalfFormat &format_of(ChainStorage storage) const {
         return storage == ChainStorage::BF16 ? bf16 : f16;
     }
-    ND_BOTH Quad load(const DeviceChain<T> &of, int operand, int64_t first, int here) const {
+    static ND_BOTH int elements_from(const DeviceChain<T> &of, int64_t at) {
+        const int64_t left = of.count - at;
+        return left < 0 ? 0 : left < quad ? (int)left : quad;
+    }
+    /// Begins to load a thread's packs; what is no pack of numbers arrives at once.
+    ND_BOTH void start(const DeviceChain<T> &of, int operand, int64_t first, int thread,
+                       Shared &shared) const {
+        ND_UNROLL
+        for (int pack = 0; pack < packs; pack++) {
+            const int64_t at = first + pack * pack_elements;
+            const int here = elements_from(of, at);
+            Quad *to = &shared.room[operand][pack][thread];
+            if (of.storage[operand] == ChainStorage::NUMBER && of.packed && here == quad)
+                start_copy(to, (const T *)of.data[operand] + at, true);
+            else
+                *to = load(of, operand, at, here);
+        }
+    }
+    ND_BOTH Quad load(const DeviceChain<T> &of, int operand, int64_t at, int here) const {
         Quad x = {};
-        if (of.storage[operand] != ChainStorage::NUMBER) {
-            const uint16_t *from = (const uint16_t *)of.data[operand] + first;
-            ND_UNROLL
-            for (int e = 0; e < quad; e++)
-                if (e < here)
-                    x.element[e] = (T)format_of(of.storage[operand]).load(from[e]);
-        } else if (of.packed && here == quad) {
-            x = *(const Quad *)((const T *)of.data[operand] + first);
-        } else {
-            ND_UNROLL
-            for (int e = 0; e < quad; e++)
-                if (e < here)
-                    x.element[e] = ((const T *)of.data[operand])[first + e];
+        ND_UNROLL
+        for (int e = 0; e < quad; e++) {
+            if (e >= here)
+                continue;
+            if (of.storage[operand] == ChainStorage::NUMBER)
+                x.element[e] = ((const T *)of.data[operand])[at + e];
+            else
+                x.element[e] = (T)format_of(of.storage[operand])
+                                   .load(((const uint16_t *)of.data[operand])[at + e]);
         }
         return x;
+    }
+    ND_BOTH void finish_operand(const DeviceChain<T> &of, int operand, int64_t first, int thread,
+                                const Shared &shared) const {
+        ND_UNROLL
+        for (int pack = 0; pack < packs; pack++) {
+            const int64_t at = first + pack * pack_elements;
+            store(of, operand, at, elements_from(of, at), shared.room[operand][pack][thread]);
+        }
     }
     ND_BOTH void store(const DeviceChain<T> &of, int operand, int64_t first, int here,
                        const Quad &x) const {
@@ -109,32 +137,38 @@ template <class T> struct Chains {
         }
     }
 
-    template <class Row> ND_BOTH static Quad unary(const Row &row, const Quad &a) {
-        Quad y;
+    template <class Row> ND_BOTH static void unary(const Row &row, Quad (&a)[packs]) {
         ND_UNROLL
+        for (int pack = 0; pack < packs; pack++)
+            ND_UNROLL
         for (int e = 0; e < quad; e++)
-            y.element[e] = row(a.element[e]);
-        return y;
+            a[pack].element[e] = row(a[pack].element[e]);
     }
-    template <class Row> ND_BOTH static Quad binary(const Row &row, const Quad &a, const Quad &b) {
-        Quad y;
+    template <class Row>
+    ND_BOTH static void binary(const Row &row, Quad (&a)[packs], const Quad (&b)[packs]) {
         ND_UNROLL
+        for (int pack = 0; pack < packs; pack++)
+            ND_UNROLL
         for (int e = 0; e < quad; e++)
-            y.element[e] = row(a.element[e], b.element[e]);
-        return y;
+            a[pack].element[e] = row(a[pack].element[e], b[pack].element[e]);
     }
     ND_BOTH void run(const DeviceChain<T> &of, const ChainStep<T> &step, T p, Shared &shared,
                      int thread) const {
-        Quad a = shared.room[step.a][thread];
-        Quad b = shared.room[step.b < 0 ? step.a : step.b][thread];
+        const int second = step.b < 0 ? step.a : step.b;
+        Quad a[packs], b[packs];
+        ND_UNROLL
+        for (int pack = 0; pack < packs; pack++) {
+            a[pack] = shared.room[step.a][pack][thread];
+            b[pack] = shared.room[second][pack][thread];
+        }
         switch (step.op) {
-#define ND_CHAIN_UNARY(name)                    \
-    case ND_OP_##name:                          \
-        a = unary(unary_##name<T>{p, (T)0}, a); \
+#define ND_CHAIN_UNARY(name)                \
+    case ND_OP_##name:                      \
+        unary(unary_##name<T>{p, (T)0}, a); \
         break;
-#define ND_CHAIN_BINARY(name)                  \
-    case ND_OP_##name:                         \
-        a = binary(binary_##name<T>{p}, a, b); \
+#define ND_CHAIN_BINARY(name)              \
+    case ND_OP_##name:                     \
+        binary(binary_##name<T>{p}, a, b); \
         break;
 #define ND_CHAIN_ROWS          \
     ND_CHAIN_UNARY(add_scalar) \
@@ -152,12 +186,12 @@ template <class T> struct Chains {
         default: // a cast rounds where it is to 16 bits
             if (of.storage[step.out] != ChainStorage::NUMBER) {
                 const HalfFormat &format = format_of(of.storage[step.out]);
-                ND_UNROLL
-                for (int e = 0; e < quad; e++)
-                    a.element[e] = (T)format.load(format.store((float)a.element[e]));
+                unary([&format](T x) { return (T)format.load(format.store((float)x)); }, a);
             }
         }
-        shared.room[step.out][thread] = a;
+        ND_UNROLL
+        for (int pack = 0; pack < packs; pack++)
+            shared.room[step.out][pack][thread] = a[pack];
     }
 };
 

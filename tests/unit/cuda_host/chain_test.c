@@ -102,7 +102,7 @@ static void chains_agree(size_t count, const nd_chain *given) {
 
 void test_chains_agree(void **state) {
     (void)state;
-    static const int64_t counts[] = {1, 3, 4, 1023, 1024, 4096, 4097, 9000};
+    static const int64_t counts[] = {1, 3, 4, 511, 512, 513, 1023, 1024, 2051, 4096, 4097, 9000};
     static const nd_dtype dtypes[][2] = {
         {ND_F32, ND_F32}, {ND_F32, ND_F16}, {ND_F32, ND_BF16}, {ND_F64, ND_F64}};
     nd_chain chains[CHAINS];
@@ -110,7 +110,7 @@ void test_chains_agree(void **state) {
         size_t count = turn % 4 == 3 ? CHAINS : 1 + turn % 5;
         for (size_t i = 0; i < count; i++) {
             const nd_dtype *of = dtypes[turn < 32 ? turn % 4 : (size_t)pick(4)];
-            chains[i] = random_chain(of[0], of[1], counts[pick(8)], turn % 3 == 1);
+            chains[i] = random_chain(of[0], of[1], counts[pick(12)], turn % 3 == 1);
         }
         chains_agree(count, chains);
     }
