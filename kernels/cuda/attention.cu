@@ -2,8 +2,8 @@
 //
 // A block attends with a run of queries. Keys come by tiles through shared memory; of each query the
 // largest score so far, the sum of the powers below it and the values weighted with them are kept, and
-// scaled when a larger score comes (Milakov, Gimelshein 2018; Dao et al. 2022). f32 of rows that are not long
-// has a body of its own (attention_floats.cuh); f16 and bf16 go to tensor cores (attention_tensor.cuh).
+// scaled when a larger score comes (Milakov, Gimelshein 2018; Dao et al. 2022). f32 has
+// a body of its own (attention_floats.cuh); f16 and bf16 go to tensor cores (attention_tensor.cuh).
 #include "kernels/cuda/attention_floats.cuh"
 #include "kernels/cuda/attention_tensor.cuh"
 
@@ -193,30 +193,34 @@ static nd_status run_tiles(const nd_cuda_queue *queue, const nd_kernel_call *cal
     return run_phases(queue, body.batches.count * body.runs, body);
 }
 
-template <int head>
+static int64_t longest_row(const nd_kernel_call *call) {
+    return call->attrs.i[2] > call->attrs.i[3] ? call->attrs.i[2] : call->attrs.i[3];
+}
+
+template <int head, int rows, bool apart>
 static nd_status run_floats(const nd_cuda_queue *queue, const nd_kernel_call *call) {
-    const AttentionFloats<head> body(call);
+    const AttentionFloats<head, rows, apart> body(call);
     return run_warps(queue, body.blocks(), body);
 }
 
 /// The tiles that fit in 48 KiB of shared memory.
-template <class Format>
-static nd_status run_attention(const nd_cuda_queue *queue, const nd_kernel_call *call,
-                               const Format &format) {
-    int64_t most = call->attrs.i[2] > call->attrs.i[3] ? call->attrs.i[2] : call->attrs.i[3];
-    if constexpr (sizeof(typename Format::Number) == sizeof(float)) {
-        if (most <= 32)
-            return run_floats<32>(queue, call);
-        if (most <= 64)
-            return run_floats<64>(queue, call);
-        if (most <= 128)
-            return run_tiles<Format, 128, 32, 32>(queue, call, format);
-    } else {
-        if (most <= 64)
-            return run_tiles<Format, 64, 32, 16>(queue, call, format);
-        if (most <= 128)
-            return run_tiles<Format, 128, 16, 16>(queue, call, format);
-    }
+static nd_status run_f32(const nd_cuda_queue *queue, const nd_kernel_call *call) {
+    const int64_t most = longest_row(call);
+    if (most <= 32)
+        return run_floats<32, 64, true>(queue, call);
+    if (most <= 64)
+        return run_floats<64, 64, true>(queue, call);
+    if (most <= 128)
+        return run_floats<128, 32, false>(queue, call);
+    return ND_ERROR_UNSUPPORTED;
+}
+static nd_status run_f64(const nd_cuda_queue *queue, const nd_kernel_call *call) {
+    const int64_t most = longest_row(call);
+    const Plain<double> format;
+    if (most <= 64)
+        return run_tiles<Plain<double>, 64, 32, 16>(queue, call, format);
+    if (most <= 128)
+        return run_tiles<Plain<double>, 128, 16, 16>(queue, call, format);
     return ND_ERROR_UNSUPPORTED;
 }
 
@@ -235,7 +239,7 @@ static nd_status run_tensor(const nd_cuda_queue *queue, const nd_kernel_call *ca
 
 template <bool brain>
 static nd_status run_halves(const nd_cuda_queue *queue, const nd_kernel_call *call) {
-    const int64_t most = call->attrs.i[2] > call->attrs.i[3] ? call->attrs.i[2] : call->attrs.i[3];
+    const int64_t most = longest_row(call);
     if (most <= 32)
         return run_tensor<brain, 32>(queue, call);
     if (most <= 64)
@@ -254,9 +258,9 @@ nd_status nd__cuda_attention(const nd_cuda_queue *queue, const nd_kernel_call *c
         return ND_ERROR_UNSUPPORTED;
     switch (call->operand[0].dtype) {
     case ND_F32:
-        return run_attention(queue, call, Plain<float>());
+        return run_f32(queue, call);
     case ND_F64:
-        return run_attention(queue, call, Plain<double>());
+        return run_f64(queue, call);
     case ND_F16:
         return run_halves<false>(queue, call);
     case ND_BF16:

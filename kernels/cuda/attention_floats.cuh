@@ -1,16 +1,17 @@
-// ATTENTION of f32 whose rows are at most 64 long (attention.cu).
+// ATTENTION of f32 (attention.cu).
 //
-// A block has 64 queries, a warp 16 of them and all keys of a tile, so that its scores become its weights without
-// the others (attention_lanes.cuh). While scores are made the values are on their way, while values are added up
-// the next keys.
+// A block has a run of queries, a warp 16 of them and all keys of a tile, so that its scores become its weights
+// without the others (attention_lanes.cuh). While scores are made the values are on their way, while values are
+// added up the next keys: where both have room. Else each takes the other's place, and other blocks go on.
 #ifndef ND_KERNELS_CUDA_ATTENTION_FLOATS_CUH
 #define ND_KERNELS_CUDA_ATTENTION_FLOATS_CUH
 #include "kernels/cuda/attention_lanes.cuh"
 
 namespace nd_cuda {
 
-template <int head_> struct AttentionFloats : AttentionLanes<head_, 64> {
-    typedef AttentionLanes<head_, 64> Base;
+/// `apart`: keys and values have rooms of their own.
+template <int head_, int rows_, bool apart_> struct AttentionFloats : AttentionLanes<head_, rows_> {
+    typedef AttentionLanes<head_, rows_> Base;
     using Base::causal, Base::queries, Base::all_keys, Base::length, Base::value_length;
     using Base::mask, Base::scale, Base::packed, Base::pitch, Base::weight_pitch, Base::pieces;
     using Base::my_rows, Base::my_others, Base::row_of, Base::other_of, Base::across;
@@ -18,12 +19,13 @@ template <int head_> struct AttentionFloats : AttentionLanes<head_, 64> {
     using typename Base::Scores;
     using typename Base::Sums;
     static constexpr int tile = Base::others; ///< keys
-    static constexpr int phases = 3, least_blocks = 3;
+    static constexpr bool apart = apart_;
+    static constexpr int phases = apart ? 3 : 4, least_blocks = rows_ > 32 ? 3 : 5;
 
     struct Shared {
         alignas(16) float queries[rows * pitch];
-        alignas(16) float keys[tile * pitch];
-        alignas(16) float values[tile * pitch];
+        alignas(16) float keys[tile * pitch]; ///< or values, where these are not apart
+        alignas(16) float values[apart ? tile * pitch : 4];
         alignas(16) float weights[rows * weight_pitch];
     };
     struct Own {
@@ -60,7 +62,7 @@ template <int head_> struct AttentionFloats : AttentionLanes<head_, 64> {
     int64_t blocks() const {
         return batches.count * runs;
     }
-    template <int number> static constexpr bool ends_in_warp = number == 0;
+    template <int number> static constexpr bool ends_in_warp = number == 0 && apart;
 
     /// The runs that see most keys begin first, those of all batches: multiprocessors get as much to do.
     ND_BOTH int first_row_of(int64_t block) const {
@@ -70,6 +72,9 @@ template <int head_> struct AttentionFloats : AttentionLanes<head_, 64> {
     ND_BOTH void find_offsets(int64_t block, int64_t ret_offset[6]) const {
         const uint32_t number = (uint32_t)block, count = (uint32_t)batches.count;
         batches.offsets(causal ? number % count : number / (uint32_t)runs, ret_offset);
+    }
+    static ND_BOTH float *values_in(Shared &shared) {
+        return apart ? shared.values : shared.keys;
     }
     ND_BOTH int64_t steps(int64_t block) const {
         const int last = first_row_of(block) + rows;
@@ -102,23 +107,20 @@ template <int head_> struct AttentionFloats : AttentionLanes<head_, 64> {
         const bool hidden =
             causal &&
             first_key > own.first_row + row_of(thread / warp_threads * warp_threads, 0) + 15;
-        if (number == 0) {
+        if (number == (apart ? 0 : 1))
             this->template start<tile>({own.values + first_key * value_stride, value_stride,
                                         all_keys - first_key, value_length, packed},
-                                       thread, shared.values);
-            if (!hidden)
-                find_scores(block, first_key, thread, shared, own);
-        } else if (number == 1) {
-            if (!hidden)
-                weigh(thread, shared, own, lanes);
+                                       thread, values_in(shared));
+        if (number == (apart ? 2 : 3) && first_key + tile < all_keys)
+            start_keys(first_key + tile, thread, shared, own);
+        if (number == 0 && !hidden)
+            find_scores(block, first_key, thread, shared, own);
+        if (number == 1 && !hidden)
+            weigh(thread, shared, own, lanes);
+        if (number == 2 && !hidden)
+            Base::add_products(thread, shared.weights, values_in(shared), own.result);
+        if (number == 1 || number == (apart ? 2 : 3))
             wait_for_copies();
-        } else {
-            if (first_key + tile < all_keys)
-                start_keys(first_key + tile, thread, shared, own);
-            if (!hidden)
-                Base::add_products(thread, shared.weights, shared.values, own.result);
-            wait_for_copies();
-        }
     }
 
     ND_BOTH void finish(int64_t block, int thread, const Own &own, const Others &lanes) const {

@@ -4,8 +4,8 @@
 // One goes over the keys that a run of queries sees and adds up the queries' gradient; the other over
 // the queries that see a run of keys, for those of keys and values. Both make the weights, so that
 // nothing is added to memory by several blocks: the same bits every time. Of each query one number is
-// found before: delta, the sum of grad times result. f32 of rows that are not long has bodies of its own
-// (attention_grad_floats.cuh); longer heads of 16-bit floats go to tensor cores.
+// found before: delta, the sum of grad times result. f32 has bodies of its own (attention_grad_floats.cuh);
+// longer heads of 16-bit floats go to tensor cores.
 #include "kernels/cuda/attention_grad_floats.cuh"
 #include "kernels/cuda/attention_grad_tensor.cuh"
 
@@ -16,20 +16,49 @@ template <class Format> struct AttentionDelta {
     typedef typename Format::Stored Stored;
     typedef typename Format::Number Number;
     typedef Number State;
+    static constexpr int pack = 16 / (int)sizeof(Stored);
     Format format;
-    Walk<3> batches; ///< grad, result, log_sums
+    Walk<3> rows; ///< grad, result, log_sums
     const Stored *grad, *result;
-    int64_t grad_stride, result_stride;
-    int queries, value_length;
+    int value_length;
+    bool packed;   ///< rows begin at multiples of 16 bytes and are whole packs
     Number *delta; ///< as log_sums lie
 
+    AttentionDelta(const Format &of, const nd_kernel_call *call)
+        : format(of), rows(call, attention_grad::GRAD),
+          grad((const Stored *)call->operand[attention_grad::GRAD].data),
+          result((const Stored *)call->operand[attention_grad::RESULT].data),
+          value_length((int)call->attrs.i[3]), packed(true), delta(nullptr) {
+        const int64_t row[3] = {call->attrs.i[7], call->attrs.i[11], 1};
+        rows.add_axis(call->attrs.i[0], row);
+        for (int which = 0; which < 2; which++) {
+            const nd_operand &operand = call->operand[attention_grad::GRAD + which];
+            packed = packed && rows_are_packed<Stored>(operand.data, value_length, row[which]);
+            for (int axis = 0; axis < call->ndim; axis++)
+                packed = packed && operand.strides[axis] % pack == 0;
+        }
+    }
+    /// One for each pack, or for each four numbers.
+    int lanes() const {
+        return lanes_for(packed ? 4 * divide_up(value_length, pack) : value_length);
+    }
     ND_BOTH State accumulate(int64_t group, int lane, int lanes) const {
-        int64_t offset[3], row = group % queries;
-        batches.offsets(group / queries, offset);
+        int64_t offset[3];
+        rows.offsets(group, offset);
+        const Stored *a = grad + offset[0], *b = result + offset[1];
         State sum = 0;
+        if (packed) {
+            for (int column = lane * pack; column < value_length; column += lanes * pack) {
+                const Pack<Stored, pack> x = *(const Pack<Stored, pack> *)(a + column);
+                const Pack<Stored, pack> y = *(const Pack<Stored, pack> *)(b + column);
+                ND_UNROLL
+                for (int e = 0; e < pack; e++)
+                    sum += format.load(x.element[e]) * format.load(y.element[e]);
+            }
+            return sum;
+        }
         for (int column = lane; column < value_length; column += lanes)
-            sum += format.load(grad[offset[0] + row * grad_stride + column]) *
-                   format.load(result[offset[1] + row * result_stride + column]);
+            sum += format.load(a[column]) * format.load(b[column]);
         return sum;
     }
     ND_BOTH State combine(State a, State b) const {
@@ -39,8 +68,8 @@ template <class Format> struct AttentionDelta {
         int64_t offset[3];
         if (lane != 0)
             return;
-        batches.offsets(group / queries, offset);
-        delta[offset[2] + group % queries] = sum;
+        rows.offsets(group, offset);
+        delta[offset[2]] = sum;
     }
 };
 
@@ -183,9 +212,9 @@ struct AttentionGrad : AttentionGradRuns<Format, head_, tile_, of_keys> {
 template <class Body> static nd_status run_body(const nd_cuda_queue *queue, const Body &body) {
     return run_phases(queue, body.blocks(), body);
 }
-template <int head, bool of_keys>
+template <int head, bool of_keys, bool apart>
 static nd_status run_body(const nd_cuda_queue *queue,
-                          const AttentionGradFloats<head, of_keys> &body) {
+                          const AttentionGradFloats<head, of_keys, apart> &body) {
     return run_warps(queue, body.blocks(), body);
 }
 
@@ -194,24 +223,13 @@ template <template <bool> class Body, class Format>
 static nd_status run_grad(const nd_cuda_queue *queue, const nd_kernel_call *call,
                           const Format &format) {
     using namespace attention_grad;
-    typedef typename Format::Stored Stored;
     typedef typename Format::Number Number;
-    Walk<3> batches(call, GRAD);
-    int64_t rows = batches.count * call->attrs.i[0];
-    Scratch deltas(queue, rows * (int64_t)sizeof(Number));
+    AttentionDelta<Format> delta(format, call);
+    Scratch deltas(queue, delta.rows.count * (int64_t)sizeof(Number));
     if (deltas.status != ND_OK)
         return deltas.status;
-    AttentionDelta<Format> delta{format,
-                                 batches,
-                                 (const Stored *)call->operand[GRAD].data,
-                                 (const Stored *)call->operand[RESULT].data,
-                                 call->attrs.i[7],
-                                 call->attrs.i[11],
-                                 (int)call->attrs.i[0],
-                                 (int)call->attrs.i[3],
-                                 (Number *)deltas.data};
-    nd_status status =
-        run_groups(queue, rows, GroupShape{lanes_for(call->attrs.i[3]), true}, delta);
+    delta.delta = (Number *)deltas.data;
+    nd_status status = run_groups(queue, delta.rows.count, GroupShape{delta.lanes(), true}, delta);
     if (status == ND_OK && call->operand[OF_QUERY].data) {
         Body<false> body(format, call, deltas.data);
         status = run_body(queue, body);
@@ -226,8 +244,8 @@ static nd_status run_grad(const nd_cuda_queue *queue, const nd_kernel_call *call
 template <class Format, int head, int tile> struct Simple {
     template <bool of_keys> using Body = AttentionGrad<Format, head, tile, of_keys>;
 };
-template <int head> struct OfFloats {
-    template <bool of_keys> using Body = AttentionGradFloats<head, of_keys>;
+template <int head, bool apart> struct OfFloats {
+    template <bool of_keys> using Body = AttentionGradFloats<head, of_keys, apart>;
 };
 template <bool brain, int head, int tile> struct OnTensorCores {
     template <bool of_keys> using Body = AttentionGradTensor<brain, head, tile, of_keys>;
@@ -238,22 +256,24 @@ static int64_t longest_row(const nd_kernel_call *call) {
 }
 
 /// The tiles that fit in 48 KiB of shared memory.
-template <class T>
-static nd_status run_attention_grad(const nd_cuda_queue *queue, const nd_kernel_call *call) {
+static nd_status run_f32(const nd_cuda_queue *queue, const nd_kernel_call *call) {
     const int64_t most = longest_row(call);
-    constexpr bool lean = sizeof(T) == sizeof(float);
-    constexpr int tile = lean ? 32 : 16;
-    const Plain<T> format;
-    if constexpr (lean) {
-        if (most <= 32)
-            return run_grad<OfFloats<32>::template Body>(queue, call, format);
-        if (most <= 64)
-            return run_grad<OfFloats<64>::template Body>(queue, call, format);
-    } else if (most <= 64) {
-        return run_grad<Simple<Plain<T>, 64, tile>::template Body>(queue, call, format);
-    }
+    const Plain<float> format;
+    if (most <= 32)
+        return run_grad<OfFloats<32, true>::Body>(queue, call, format);
+    if (most <= 64)
+        return run_grad<OfFloats<64, true>::Body>(queue, call, format);
     if (most <= 128)
-        return run_grad<Simple<Plain<T>, 128, tile>::template Body>(queue, call, format);
+        return run_grad<OfFloats<128, false>::Body>(queue, call, format);
+    return ND_ERROR_UNSUPPORTED;
+}
+static nd_status run_f64(const nd_cuda_queue *queue, const nd_kernel_call *call) {
+    const int64_t most = longest_row(call);
+    const Plain<double> format;
+    if (most <= 64)
+        return run_grad<Simple<Plain<double>, 64, 16>::Body>(queue, call, format);
+    if (most <= 128)
+        return run_grad<Simple<Plain<double>, 128, 16>::Body>(queue, call, format);
     return ND_ERROR_UNSUPPORTED;
 }
 
@@ -280,9 +300,9 @@ nd_status nd__cuda_attention_grad(const nd_cuda_queue *queue, const nd_kernel_ca
     nd_dtype dtype = call->operand[attention_grad::QUERY].dtype;
     switch (dtype) {
     case ND_F32:
-        return run_attention_grad<float>(queue, call);
+        return run_f32(queue, call);
     case ND_F64:
-        return run_attention_grad<double>(queue, call);
+        return run_f64(queue, call);
     case ND_F16:
         return run_halves<false>(queue, call);
     case ND_BF16:

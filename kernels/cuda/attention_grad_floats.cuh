@@ -1,8 +1,9 @@
-// ATTENTION's gradient of f32 whose rows are at most 64 long (attention_grad.cu).
+// ATTENTION's gradient of f32 (attention_grad.cu).
 //
 // A block has 32 rows of its own, queries or keys, and goes over tiles of the others; a warp has 16 of the own rows
-// and all others of a tile, so that its weights become factors without the other warp (attention_lanes.cuh). What
-// a step needs last is on its way while its first products are made, what the next needs first while the last are.
+// and all others of a tile, so that its weights become factors without the other warp (attention_lanes.cuh). Where
+// all four tiles have room, what a step needs last is on its way while its first products are made, and what the
+// next needs first while the last are. Longer rows take each other's place.
 #ifndef ND_KERNELS_CUDA_ATTENTION_GRAD_FLOATS_CUH
 #define ND_KERNELS_CUDA_ATTENTION_GRAD_FLOATS_CUH
 #include "kernels/cuda/attention_grad.cuh"
@@ -10,8 +11,8 @@
 
 namespace nd_cuda {
 
-/// `of_keys`: the gradients of keys and values, else that of queries.
-template <int head_, bool of_keys>
+/// `of_keys`: the gradients of keys and values, else that of queries. `apart`: all tiles have room.
+template <int head_, bool of_keys, bool apart>
 struct AttentionGradFloats : AttentionGradRuns<Plain<float>, head_, 32, of_keys, true> {
     typedef AttentionGradRuns<Plain<float>, head_, 32, of_keys, true> Runs;
     typedef AttentionLanes<head_, 32> Tiles;
@@ -20,19 +21,23 @@ struct AttentionGradFloats : AttentionGradRuns<Plain<float>, head_, 32, of_keys,
     typedef typename Tiles::Scores Scores;
     using Runs::all_keys, Runs::causal, Runs::gradients, Runs::mask, Runs::queries, Runs::scale;
     using Runs::tile;
-    static constexpr int threads = Tiles::threads, phases = of_keys ? 5 : 3;
-    static constexpr int least_blocks = of_keys && head_ > 32 ? 4 : 5;
+    static constexpr int threads = Tiles::threads;
+    static constexpr int phases = apart ? of_keys ? 5 : 3 : of_keys ? 7 : 6;
+    static constexpr int least_blocks = head_ > (of_keys ? 32 : 64) ? 4 : 5;
     static constexpr int pitch = Tiles::pitch;
     static constexpr int my_rows = Tiles::my_rows, my_others = Tiles::my_others;
     static constexpr int my_queries = of_keys ? my_others : my_rows;
 
+    static constexpr int rooms = apart ? 2 : 1;
+    /// Of two operands: first queries and keys, which make scores, then gradients and values.
     struct Shared {
-        alignas(16) float own[2][tile * pitch];   ///< queries and gradients, or keys and values
-        alignas(16) float other[2][tile * pitch]; ///< keys and values, or queries and gradients
+        alignas(16) float own[rooms][tile * pitch];
+        alignas(16) float other[rooms][tile * pitch];
         alignas(16) float weights[tile * Tiles::weight_pitch];
     };
     struct Own {
         Sums result[gradients];
+        Scores weight;
         Scores slope;              ///< of a score
         float log_sum[my_queries]; ///< of this lane's queries
         float lower[my_queries];   ///< delta
@@ -55,49 +60,32 @@ struct AttentionGradFloats : AttentionGradRuns<Plain<float>, head_, 32, of_keys,
     }
     /// Behind the others lies a barrier between what the warps read and what takes its place.
     template <int number>
-    static constexpr bool ends_in_warp = of_keys ? number == 1 || number == 3 : number == 1;
+    static constexpr bool ends_in_warp = apart ? number == 1 || (of_keys && number == 3)
+                                               : of_keys &&number == 3;
 
     ND_BOTH void begin(int64_t block, int thread, Shared &shared, Own &own) const {
-        const Place at = own.at = this->place(block, 0);
+        own.at = this->place(block, 0);
         own.steps = (int)this->steps(block);
-        own.left = this->seeing_runs(at.first_row / tile);
-        Tiles::template start<tile>(of_keys ? this->keys_of(at) : this->queries_of(at), thread,
-                                    shared.own[0]);
-        Tiles::template start<tile>(of_keys ? this->values_of(at) : this->grads_of(at), thread,
-                                    shared.own[1]);
-        start_slopes(at, thread, shared);
+        own.left = this->seeing_runs(own.at.first_row / tile);
         ND_UNROLL
         for (int which = 0; which < gradients; which++)
             Tiles::clear(own.result[which]);
         if (!of_keys)
             read_queries(thread, own);
-        wait_for_copies();
+        if (apart) {
+            start_own<0>(own.at, thread, shared);
+            start_own<1>(own.at, thread, shared);
+            start_other<1>(own.at, thread, shared);
+            wait_for_copies();
+        }
     }
-
     template <int number>
     ND_BOTH void phase(int64_t block, int thread, int64_t step, Shared &shared, Own &own,
                        const Others &) const {
-        if (number == 0) {
-            Tiles::template start<tile>(of_keys ? this->queries_of(own.at) : this->keys_of(own.at),
-                                        thread, shared.other[0]);
-            if (of_keys)
-                read_queries(thread, own);
-            Tiles::find_dots(thread, shared.own[1], shared.other[1], own.slope);
-            wait_for_copies();
-        } else if (number == 1) {
-            const Place at = own.at;
-            if (!of_keys)
-                start_next(block, step, thread, shared, own);
-            weigh(at, thread, shared, own);
-        } else if (number == 2 && of_keys) {
-            Tiles::add_products(thread, shared.weights, shared.other[1], own.result[gradients - 1]);
-        } else if (number == 3) {
-            start_next(block, step, thread, shared, own);
-            Tiles::put(thread, own.slope, shared.weights);
-        } else {
-            Tiles::add_products(thread, shared.weights, shared.other[0], own.result[0]);
-            wait_for_copies();
-        }
+        if (apart)
+            overlapped<number>(block, thread, step, shared, own);
+        else
+            in_turn<number>(block, thread, step, shared, own);
     }
 
     ND_BOTH void finish(int64_t block, int thread, const Own &own, const Others &) const {
@@ -117,16 +105,82 @@ struct AttentionGradFloats : AttentionGradRuns<Plain<float>, head_, 32, of_keys,
     }
 
   private:
-    /// What slopes are made of.
-    ND_BOTH void start_slopes(const Place &at, int thread, Shared &shared) const {
-        Tiles::template start<tile>(of_keys ? this->grads_of(at) : this->values_of(at), thread,
-                                    shared.other[1]);
-    }
-    /// Nothing of this step is read at its place any more.
-    ND_BOTH void start_next(int64_t block, int64_t step, int thread, Shared &shared,
+    template <int number>
+    ND_BOTH void overlapped(int64_t block, int thread, int64_t step, Shared &shared,
                             Own &own) const {
+        if (number == 0) {
+            start_other<0>(own.at, thread, shared);
+            if (of_keys)
+                read_queries(thread, own);
+            find_slopes(thread, shared, own);
+            wait_for_copies();
+        } else if (number == 1) {
+            const Place at = own.at;
+            if (!of_keys && go_on(block, step, own))
+                start_other<1>(own.at, thread, shared);
+            find_weights(at, thread, shared, own);
+            lower_slopes(own);
+            Tiles::put(thread, of_keys ? own.weight : own.slope, shared.weights);
+        } else if (number == 2 && of_keys) {
+            add<gradients - 1>(thread, shared, own);
+        } else if (number == 3) {
+            if (go_on(block, step, own))
+                start_other<1>(own.at, thread, shared);
+            Tiles::put(thread, own.slope, shared.weights);
+        } else {
+            add<0>(thread, shared, own);
+            wait_for_copies();
+        }
+    }
+    template <int number>
+    ND_BOTH void in_turn(int64_t block, int thread, int64_t step, Shared &shared, Own &own) const {
+        if (number == 0) {
+            if (of_keys)
+                read_queries(thread, own);
+            start_own<0>(own.at, thread, shared);
+            start_other<0>(own.at, thread, shared);
+        } else if (number == 1) {
+            find_weights(own.at, thread, shared, own);
+        } else if (number == 2) {
+            start_own<1>(own.at, thread, shared);
+            start_other<1>(own.at, thread, shared);
+        } else if (number == 3) {
+            find_slopes(thread, shared, own);
+            lower_slopes(own);
+            Tiles::put(thread, of_keys ? own.weight : own.slope, shared.weights);
+        } else if (number == 4 && of_keys) {
+            add<gradients - 1>(thread, shared, own);
+        } else if (number == phases - 2) {
+            start_other<0>(own.at, thread, shared);
+            if (of_keys)
+                Tiles::put(thread, own.slope, shared.weights);
+        } else {
+            add<0>(thread, shared, own);
+            (void)go_on(block, step, own);
+        }
+        if (number == 0 || number == 2 || number == phases - 2)
+            wait_for_copies();
+    }
+
+    /// Begins to copy the block's own rows, or the others, of the first operand or of the second.
+    template <int which> ND_BOTH void start_own(const Place &at, int thread, Shared &shared) const {
+        Tiles::template start<tile>(rows_of<which, of_keys>(at), thread,
+                                    shared.own[apart ? which : 0]);
+    }
+    template <int which>
+    ND_BOTH void start_other(const Place &at, int thread, Shared &shared) const {
+        Tiles::template start<tile>(rows_of<which, !of_keys>(at), thread,
+                                    shared.other[apart ? which : 0]);
+    }
+    template <int which, bool by_key> ND_BOTH Matrix<float> rows_of(const Place &at) const {
+        if (by_key)
+            return which == 0 ? this->keys_of(at) : this->values_of(at);
+        return which == 0 ? this->queries_of(at) : this->grads_of(at);
+    }
+    /// To the place of the next step, where there is one.
+    ND_BOTH bool go_on(int64_t block, int64_t step, Own &own) const {
         if (step + 1 >= own.steps)
-            return;
+            return false;
         if (!of_keys) {
             own.at.first_key += tile;
         } else if (--own.left > 0) {
@@ -135,41 +189,49 @@ struct AttentionGradFloats : AttentionGradRuns<Plain<float>, head_, 32, of_keys,
             own.at = this->place(block, step + 1);
             own.left = this->seeing_runs(own.at.first_row / tile);
         }
-        start_slopes(own.at, thread, shared);
+        return true;
     }
     ND_BOTH void read_queries(int thread, Own &own) const {
-        const Place &at = own.at;
         ND_UNROLL
         for (int i = 0; i < my_queries; i++) {
-            const int row =
-                at.first_row + (of_keys ? Tiles::other_of(thread, i) : Tiles::row_of(thread, i));
-            own.log_sum[i] = this->log_sum_of(at, row);
-            own.lower[i] = this->delta_of(at, row);
+            const int row = own.at.first_row +
+                            (of_keys ? Tiles::other_of(thread, i) : Tiles::row_of(thread, i));
+            own.log_sum[i] = this->log_sum_of(own.at, row);
+            own.lower[i] = this->delta_of(own.at, row);
         }
     }
+    template <int which> ND_BOTH static void add(int thread, const Shared &shared, Own &own) {
+        Tiles::add_products(thread, shared.weights, shared.other[apart ? which : 0],
+                            own.result[which]);
+    }
 
-    /// Weights, and weight (grad value^T - delta). Beyond the matrix, and where a query sees nothing, whose
-    /// logarithm is infinity, there is none.
-    ND_BOTH void weigh(const Place &at, int thread, Shared &shared, Own &own) const {
-        Scores weight;
-        Tiles::find_dots(thread, shared.own[0], shared.other[0], weight);
+    /// Beyond the matrix, and where a query sees nothing, whose logarithm is infinity, there is none.
+    ND_BOTH void find_weights(const Place &at, int thread, const Shared &shared, Own &own) const {
+        Tiles::find_dots(thread, shared.own[0], shared.other[0], own.weight);
         ND_UNROLL
         for (int i = 0; i < my_rows; i++)
             ND_UNROLL
         for (int j = 0; j < my_others; j++)
-            weight[i][j] *= scale;
+            own.weight[i][j] *= scale;
         if (mask || at.first_row + tile > queries || at.first_key + tile > all_keys ||
             (causal && at.first_key + tile - 1 > at.first_row))
-            hide(at, thread, weight);
+            hide(at, thread, own.weight);
         ND_UNROLL
         for (int i = 0; i < my_rows; i++)
             ND_UNROLL
-        for (int j = 0; j < my_others; j++) {
-            const int query = of_keys ? j : i;
-            weight[i][j] = exp_of(weight[i][j] - own.log_sum[query]);
-            own.slope[i][j] = weight[i][j] * (own.slope[i][j] - own.lower[query]);
-        }
-        Tiles::put(thread, of_keys ? weight : own.slope, shared.weights);
+        for (int j = 0; j < my_others; j++)
+            own.weight[i][j] = exp_of(own.weight[i][j] - own.log_sum[of_keys ? j : i]);
+    }
+    ND_BOTH static void find_slopes(int thread, const Shared &shared, Own &own) {
+        Tiles::find_dots(thread, shared.own[rooms - 1], shared.other[rooms - 1], own.slope);
+    }
+    /// weight (grad value^T - delta)
+    ND_BOTH static void lower_slopes(Own &own) {
+        ND_UNROLL
+        for (int i = 0; i < my_rows; i++)
+            ND_UNROLL
+        for (int j = 0; j < my_others; j++)
+            own.slope[i][j] = own.weight[i][j] * (own.slope[i][j] - own.lower[of_keys ? j : i]);
     }
     ND_BOTH void hide(const Place &at, int thread, Scores &score) const {
         ND_UNROLL

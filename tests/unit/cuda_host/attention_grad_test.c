@@ -241,11 +241,11 @@ void test_attention_gradients_agree(void **state) {
         }
 }
 
-/// Sizes around the tiles of f32's own bodies: 32 queries or keys, 16 of a warp, rows of 32 and of 64.
+/// Sizes around the tiles of f32's own bodies: 32 queries or keys, 16 of a warp, rows of 32, 64 and 128.
 void test_attention_gradients_of_floats_agree(void **state) {
     (void)state;
     static const int64_t rows[] = {1, 15, 16, 17, 31, 32, 33, 64, 65, 97};
-    static const int64_t lengths[] = {1, 4, 8, 31, 32, 33, 36, 63, 64};
+    static const int64_t lengths[] = {1, 4, 8, 31, 32, 33, 64, 65, 100, 128};
     enum { ROWS = sizeof rows / sizeof *rows, LENGTHS = sizeof lengths / sizeof *lengths };
     for (int queries = 0; queries < ROWS; queries++)
         for (int keys = 0; keys < ROWS; keys++) {
@@ -256,7 +256,7 @@ void test_attention_gradients_of_floats_agree(void **state) {
                               lengths[pick(LENGTHS)],
                               lengths[pick(LENGTHS)]};
             sizes packed = of;
-            packed.length = pick(2) ? 64 : 24;
+            packed.length = 8 << pick(5);
             packed.value_length = 4 + 20 * pick(4);
             grad_agrees(ND_F32, &of, (masking)pick(MASKINGS), pick(2), pick(4), pick(2),
                         (int)pick(3));
