@@ -2,8 +2,8 @@
 // products of their rows, and which query sees which key.
 //
 // A block has 256 threads, as a square of 16 by 16. A thread makes every 16th row and every 16th column
-// of what two tiles give, so that threads beside each other read rows beside each other. f16 and bf16
-// are computed in f32.
+// of what two tiles give, so that threads beside each other read rows beside each other; f32 and tensor
+// cores share work in ways of their own. f16 and bf16 are computed in f32.
 #ifndef ND_KERNELS_CUDA_ATTENTION_CUH
 #define ND_KERNELS_CUDA_ATTENTION_CUH
 #include "kernels/cuda/erased.cuh"

@@ -1,10 +1,9 @@
-// What attention of f32 and its gradient share where two tiles of 32 rows and more fit in shared memory: the
-// ordinary units multiply, and a warp owns the rows that it makes.
+// What attention of f32 and its gradient share: the ordinary units multiply, and a warp owns the rows that it makes.
 //
 // A warp has 16 rows of a block's tile and goes over tiles of 32 other rows. Of its 4 by 8 lanes each makes every
-// 4th row by every 8th other one: of scores 4 by 4, of a product with the other rows 4 by head / 8. Both read more
-// than eight factors for each 16 bytes of shared memory; four and eight rows beside each other lie in different
-// banks. What becomes of scores stays with the warp, in registers and in a place of shared memory of its own.
+// 4th row by every 8th other one: of scores 4 by 4, of a product with the other rows 4 by head / 8. For each 16
+// bytes that it reads of shared memory it makes at least eight products; four and eight rows beside each other lie
+// in different banks. What becomes of scores stays with the warp, in registers and in shared memory of its own.
 #ifndef ND_KERNELS_CUDA_ATTENTION_LANES_CUH
 #define ND_KERNELS_CUDA_ATTENTION_LANES_CUH
 #include "kernels/cuda/attention.cuh"

@@ -56,12 +56,12 @@ ROWS = [
 # an exponential; threads of a block; bytes of shared memory that a score's products read where tensor cores multiply, 512 for each fragment
 # of 16 by 16 that a warp loads, or None
 ATTENTION = [
-    ("attention, head of 64, f32", "warp AttentionFloats<64>", 64, 2, 128, None),
-    ("attention, head of 128, f32", "phase Attention<Plain<f32>, 128, 32, 32>", 128, 2, 256, None),
+    ("attention, head of 64, f32", "warp AttentionFloats<64, 64, true>", 64, 2, 128, None),
+    ("attention, head of 128, f32", "warp AttentionFloats<128, 32, false>", 128, 2, 64, None),
     ("attention, head of 64, bf16", "warp AttentionTensor<true, 64, 4, 2>", 64, 2, 128, 8),
     ("attention, head of 128, bf16", "warp AttentionTensor<true, 128, 8, 1>", 128, 2, 256, 32),
-    ("gradient of queries, head of 64, f32", "warp AttentionGradFloats<64, false>", 64, 3, 64, None),
-    ("gradients of keys and values, head of 64, f32", "warp AttentionGradFloats<64, true>", 64, 4, 64, None),
+    ("gradient of queries, head of 64, f32", "warp AttentionGradFloats<64, false, true>", 64, 3, 64, None),
+    ("gradients of keys and values, head of 64, f32", "warp AttentionGradFloats<64, true, true>", 64, 4, 64, None),
     ("gradient of queries, head of 64, bf16", "phase AttentionGradTensor<true, 64, 64, false>", 64, 3, 256, 36),
     ("gradients of keys and values, head of 64, bf16", "phase AttentionGradTensor<true, 64, 64, true>", 64, 4, 256, 48),
     ("gradient of queries, head of 128, bf16", "phase AttentionGradTensor<true, 128, 32, false>", 128, 3, 128, 84),
