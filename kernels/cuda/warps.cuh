@@ -9,7 +9,8 @@
 //       ends_in_warp<number>                          the warp alone ends a phase together, else the block
 //
 // A lane may read of the others (`lanes`) what none of them writes in the same phase. Where there is
-// hardware for it (shuffles, tensor cores) it reads nothing there, and a warp has no barrier.
+// hardware for it (shuffles, tensor cores) it reads nothing there. Behind each phase lies a barrier, of
+// the warp or the block, so what a lane has left in shared memory is there for them.
 #ifndef ND_KERNELS_CUDA_WARPS_CUH
 #define ND_KERNELS_CUDA_WARPS_CUH
 #include "kernels/cuda/tile.cuh"
@@ -66,6 +67,13 @@ ND_BOTH float joined_among(int lane, const Lanes<Thread> &lanes, float mine, con
 
 #ifdef __CUDACC__
 
+/// What a lane has written to shared memory before, others of its warp read behind it.
+#ifdef CUDART_FAKE
+#define ND_WARP_BARRIER() ND_WARP_EXCHANGE()
+#else
+#define ND_WARP_BARRIER() __syncwarp()
+#endif
+
 template <int number, class Body>
 __device__ __forceinline__ void
 one_warp_phase(const Body &body, int64_t step, typename Body::Shared &shared,
@@ -74,7 +82,7 @@ one_warp_phase(const Body &body, int64_t step, typename Body::Shared &shared,
         body.template phase<number>((int64_t)blockIdx.x, (int)threadIdx.x, step, shared, own,
                                     lanes);
         if constexpr (Body::template ends_in_warp<number>)
-            ND_WARP_EXCHANGE();
+            ND_WARP_BARRIER();
         else
             __syncthreads();
         one_warp_phase<number + 1>(body, step, shared, own, lanes);
