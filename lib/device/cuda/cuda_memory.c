@@ -94,12 +94,17 @@ void nd__cuda_give_back(const nd_cuda_retired *retired) {
 }
 
 /// What was released becomes free for good when its stream has passed it; asking the streams how far
-/// they are lets the driver notice.
+/// they are lets the driver notice. A stream that has nothing else to do is waited for: it has passed
+/// the frees at once.
 static void give_back_kept(nd_cuda_device *device) {
-    (void)nd__cuda_kept_flush(device);
+    bool idle[ND__CUDA_STREAMS];
     for (int place = 0; place < ND__CUDA_STREAMS; place++)
-        if (nd__cuda_stream_is_made(&device->streams[place]))
-            (void)nd__cuda_stream_is_done(&device->streams[place]);
+        idle[place] = nd__cuda_stream_is_made(&device->streams[place]) &&
+                      nd__cuda_stream_is_done(&device->streams[place]);
+    const bool freed = nd__cuda_kept_flush(device) > 0;
+    for (int place = 0; place < ND__CUDA_STREAMS && freed; place++)
+        if (idle[place])
+            (void)nd__cuda_status(cudaStreamSynchronize(device->streams[place].handle));
 }
 
 static void cuda_limit(int index, uint64_t bytes) {
