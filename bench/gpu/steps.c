@@ -1,5 +1,6 @@
 // Steps of training on the GPU: forward, loss, backward, optimizer, call by call and captured in a
-// graph. A batch of steps is queued and then waited for. The same models are in bench/peers/pytorch_gpu.py.
+// graph. A batch of steps is queued and then waited for. The same models are in
+// bench/peers/pytorch_gpu.py.
 #include "bench/gpu/gpu.h"
 #include "bench/support/measure.h"
 #include "bench/support/models.h"
