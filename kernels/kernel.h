@@ -148,9 +148,8 @@ typedef struct nd_kernel_call {
 // COPY       out, x. Any two dtypes, any strides. Floats become the nearest integer towards zero that
 //            the dtype holds, NaN becomes 0; wider integers keep their low bits; bool is x != 0. What
 //            becomes a float is rounded once, to nearest, ties to even; NaN stays NaN.
-//            concat, on backends whose memory the host reads: out, operands 1 to ND_MAX_OPERANDS - 1, all of one dtype: rows
-//            of several behind each other. Iteration space = the rows, one axis; i[k - 1] = elements of operand k's row, which
-//            lie one behind the other.
+//            concat: out, operands 1 to ND_MAX_OPERANDS - 1, all of one dtype: rows of several behind each other. Iteration
+//            space = the rows, one axis; i[k - 1] = elements of operand k's row, which lie one behind the other.
 // CONV       Contiguous NC and three axes, depth, height and width; ndim is 0, shape[0..7] = n, ci, x's sizes, the window's
 //            sizes; i[0..10] = strides, paddings, dilations, groups, co (kernels/windows.h). y has the sizes
 //            (x + 2 padding - dilation (window - 1) - 1) / stride + 1. weight: [co, ci / groups, window].

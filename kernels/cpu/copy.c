@@ -248,16 +248,27 @@ static void concat_rows(void *context, int64_t begin, int64_t end) {
 
 /// Operand k where it stands in out, as a copy of its own, which may go past the caches.
 static nd_status concat_operand(const nd_kernel_call *call, int k, int64_t before) {
-    nd_kernel_call copy = {.op = ND_OP_clone,
-                           .noperands = 2,
-                           .ndim = 2,
-                           .shape = {call->shape[0], call->attrs.i[k - 1]},
-                           .operand = {call->operand[0], call->operand[k]}};
+    const int64_t rows = call->shape[0], columns = call->attrs.i[k - 1];
+    nd_kernel_call copy;
+    copy.op = ND_OP_clone;
+    copy.noperands = 2;
+    copy.ndim = rows > 1 && columns > 1 ? 2 : 1;
+    copy.shape[0] = rows;
+    copy.shape[copy.ndim - 1] = rows > 1 && columns == 1 ? rows : columns;
+    for (int i = 0; i < 2; i++) {
+        const nd_operand *from = &call->operand[i == 0 ? 0 : k];
+        copy.operand[i].data = from->data;
+        copy.operand[i].dtype = from->dtype;
+        copy.operand[i].strides[1] = 1;
+        copy.operand[i].strides[0] = rows > 1 ? from->strides[0] : 1;
+    }
     copy.operand[0].data =
         (char *)call->operand[0].data + before * nd__dtype_bytes(call->operand[0].dtype);
-    copy.operand[0].strides[1] = copy.operand[1].strides[1] = 1;
     return nd__cpu_copy(&copy);
 }
+
+/// Shorter rows are written operand by operand.
+#define ROW_BYTES 128
 
 nd_status nd__cpu_concat(const nd_kernel_call *call) {
     const int64_t rows = call->shape[0], bytes = nd__dtype_bytes(call->operand[0].dtype);
@@ -265,7 +276,7 @@ nd_status nd__cpu_concat(const nd_kernel_call *call) {
     for (int k = 1; k < call->noperands; k++)
         columns += call->attrs.i[k - 1];
     nd_status status = ND_OK;
-    if (rows * columns * bytes < ND__STREAM_BYTES) {
+    if (rows > 1 && columns * bytes >= ROW_BYTES && rows * columns * bytes < ND__STREAM_BYTES) {
         nd__cpu_parallel(rows, columns * bytes / 4, 1, concat_rows, (void *)(uintptr_t)call);
         return ND_OK;
     }

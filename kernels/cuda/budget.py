@@ -21,7 +21,7 @@ MAY_USE_LOCAL = {
     r"^element Resample": "the weights of an element are an array; a thread walks over it",
 }
 # Kernels that move packs of 16 bytes. (What integers answer to isnan needs no reading.)
-STREAMS = (r"^thread PackedElementwise<(?!predicate_is(nan|inf|finite)<i)|^row .*RowShape<[^>]*, true>|^group ReduceRows<|^thread StridedElementwise<Cast<Pack"
+STREAMS = (r"^thread PackedElementwise<(?!predicate_is(nan|inf|finite)<i)|^row .*RowShape<[^>]*, true>|^group ReduceRows<|^thread StridedElementwise<Cast<Pack|^thread Concat<Pack"
            r"|^group ReduceColumns<FloatSource<f32>, Sum|^element Dropout<.*, true>|^group AlongLines<.*, true>|^group AcrossLines<.*, [248]>"
            r"|^(phase|warp) Attention")
 

@@ -44,6 +44,7 @@ nd_status nd__cuda_compare(const nd_cuda_queue *queue, const nd_kernel_call *cal
 nd_status nd__cuda_logical(const nd_cuda_queue *queue, const nd_kernel_call *call);
 nd_status nd__cuda_where(const nd_cuda_queue *queue, const nd_kernel_call *call);
 nd_status nd__cuda_copy(const nd_cuda_queue *queue, const nd_kernel_call *call);
+nd_status nd__cuda_concat(const nd_cuda_queue *queue, const nd_kernel_call *call);
 nd_status nd__cuda_create(const nd_cuda_queue *queue, const nd_kernel_call *call);
 nd_status nd__cuda_reduce(const nd_cuda_queue *queue, const nd_kernel_call *call);
 nd_status nd__cuda_argreduce(const nd_cuda_queue *queue, const nd_kernel_call *call);

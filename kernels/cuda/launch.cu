@@ -92,7 +92,7 @@ nd_status nd__cuda_launch(const nd_cuda_queue *queue, const nd_kernel_call *call
     case Family::CREATE:
         return nd__cuda_create(queue, call);
     case Family::COPY:
-        return nd__cuda_copy(queue, call);
+        return call->op == ND_OP_concat ? nd__cuda_concat(queue, call) : nd__cuda_copy(queue, call);
     case Family::CONV:
         return nd__cuda_conv(queue, call);
     case Family::POOL:

@@ -1,6 +1,6 @@
 // Joining: concat, stack, and the inverse of slicing.
 //
-// Every input is copied straight to its place in the result, a new tensor or the caller's: all of
+// Every input is copied straight to its place in the result, a new tensor or the caller's; several of
 // them in one go where they are rows of elements behind each other.
 #include "lib/tensor/join.h"
 #include "lib/base/alloc.h"
@@ -39,76 +39,78 @@ static nd_status check_part(const char *operation, const nd_tensor *first, const
     return ND_OK;
 }
 
-/// Results of shorter rows are written input by input.
-#define ROW_BYTES 128
-
-/// Whether x is `rows` rows of *ret_columns elements behind each other, and so is its part of `to`;
-/// then *ret_x is x as such rows, with *ret_to_stride between those of `to`.
-static bool is_rows(const nd_operand *to, const nd_tensor *x, int64_t rows, nd_operand *ret_x,
-                    int64_t *ret_columns, int64_t *ret_to_stride) {
-    nd_kernel_call call = {.op = ND_OP_clone, .noperands = 2, .ndim = x->ndim};
-    for (int i = 0; i < x->ndim; i++)
-        call.shape[i] = x->shape[i];
-    call.operand[0] = *to;
-    call.operand[1] = nd__shape_broadcast_operand(x, x->ndim, x->shape);
-    nd__shape_collapse(&call);
-    const int64_t columns = x->numel / rows;
-    const bool single = columns == 1 && call.ndim == 1;
-    if (call.ndim != (single ? 1 : 2) || call.shape[0] != rows ||
-        (!single && (call.operand[0].strides[1] != 1 || call.operand[1].strides[1] != 1)))
-        return false;
-    *ret_x = call.operand[1];
-    *ret_columns = columns;
-    *ret_to_stride = call.operand[0].strides[0];
+/// Whether x is rows of elements that lie one behind the other, those of `axis` and of the axes behind
+/// it; then *ret_stride is the distance of the rows, 0 where there is one.
+static bool is_rows(const nd_tensor *x, int axis, int64_t *ret_stride) {
+    const int64_t *strides = nd__tensor_strides(x);
+    int64_t next = 1;
+    for (int i = x->ndim - 1; i >= axis; i--) {
+        if (x->shape[i] != 1 && strides[i] != next)
+            return false;
+        next *= x->shape[i];
+    }
+    bool several = false;
+    *ret_stride = 0;
+    for (int i = axis - 1; i >= 0; i--) {
+        if (x->shape[i] == 1)
+            continue;
+        if (several && strides[i] != next)
+            return false;
+        *ret_stride = several ? *ret_stride : strides[i];
+        next = strides[i] * x->shape[i];
+        several = true;
+    }
     return true;
 }
 
-/// Whether `call` is now what writes all inputs at once.
-static bool fill_rows(nd_kernel_call *call, const nd_tensor *result, const nd_tensor *const *inputs,
-                      size_t count, int axis) {
-    int64_t rows = 1, stride = 0;
-    for (int i = 0; i < axis; i++)
-        rows *= result->shape[i];
-    if (count >= ND_MAX_OPERANDS || rows < 2 || result->numel == 0 ||
-        result->numel / rows * nd__dtype_bytes[result->dtype] < ROW_BYTES ||
-        !nd__registry_backend(result->device.kind)->host_accessible)
-        return false;
-    // One part lies right behind the other only where the result's axis has no gaps.
-    int64_t inner = 1;
-    for (int i = axis + 1; i < result->ndim; i++)
-        inner *= result->shape[i];
-    if (result->shape[axis] > 1 && nd__tensor_strides(result)[axis] != inner)
-        return false;
-    *call = (nd_kernel_call){.op = ND_OP_concat, .noperands = 1, .ndim = 1, .shape = {rows}};
-    nd_operand *out = &call->operand[0];
-    *out = nd__shape_broadcast_operand(result, result->ndim, result->shape);
-    for (size_t k = 0; k < count; k++) {
-        const int at = call->noperands;
-        if (inputs[k]->numel == 0)
+/// How many of the inputs, from the first on, `call` now writes at once; 0: the first is written alone.
+static size_t fill_rows(nd_kernel_call *call, const nd_tensor *const *inputs, size_t count,
+                        int axis) {
+    size_t taken = 0;
+    call->noperands = 1;
+    for (; taken < count; taken++) {
+        const nd_tensor *x = inputs[taken];
+        if (x->numel == 0)
             continue;
-        if (!is_rows(out, inputs[k], rows, &call->operand[at], &call->attrs.i[at - 1], &stride))
-            return false;
+        const int at = call->noperands;
+        if (at == ND_MAX_OPERANDS || !is_rows(x, axis, &call->operand[at].strides[0]))
+            break;
+        call->operand[at].data = x->data;
+        call->operand[at].dtype = x->dtype;
+        call->attrs.i[at - 1] = x->numel / call->shape[0];
         call->noperands++;
     }
-    out->strides[0] = stride;
-    return true;
+    return call->noperands > 2 ? taken : 0;
 }
 
-/// Copies the inputs one behind the other into `result`.
+/// Copies the inputs one behind the other into `result`: as many in one call as it takes, where they and
+/// the result are rows.
 static nd_status write_parts(const char *operation, nd_tensor *result,
                              const nd_tensor *const *inputs, size_t count, int axis) {
-    nd_kernel_call call;
-    if (fill_rows(&call, result, inputs, count, axis))
-        return nd__launch(operation, result->device, &call);
+    if (result->numel == 0)
+        return ND_OK;
     nd_operand destination = nd__shape_broadcast_operand(result, result->ndim, result->shape);
-    int64_t element = nd__dtype_bytes[result->dtype];
-    char *at = result->data;
-    for (size_t k = 0; k < count; k++) {
-        destination.data = at;
-        nd_status status = nd__copy_to_operand(operation, &destination, inputs[k]);
+    const int64_t step = nd__tensor_strides(result)[axis] * nd__dtype_bytes[result->dtype];
+    nd_kernel_call call;
+    call.op = ND_OP_concat;
+    call.ndim = 1;
+    call.shape[0] = 1;
+    for (int i = 0; i < axis; i++)
+        call.shape[0] *= result->shape[i];
+    call.operand[0].dtype = result->dtype;
+    const bool in_rows = is_rows(result, axis, &call.operand[0].strides[0]);
+    for (size_t k = 0; k < count;) {
+        size_t taken = in_rows ? fill_rows(&call, inputs + k, count - k, axis) : 0;
+        call.operand[0].data = destination.data;
+        nd_status status = taken > 0 ? nd__launch(operation, result->device, &call)
+                                     : nd__copy_to_operand(operation, &destination, inputs[k]);
         if (status != ND_OK)
             return status;
-        at += inputs[k]->shape[axis] * nd__tensor_strides(result)[axis] * element;
+        const size_t end = k + (taken > 0 ? taken : 1);
+        for (; k < end; k++)
+            destination.data = (char *)destination.data + inputs[k]->shape[axis] * step;
+        while (k < count && inputs[k]->numel == 0)
+            k++;
     }
     return ND_OK;
 }

@@ -185,8 +185,7 @@ void test_copies_and_casts_agree(void **state) {
             run_layouts(ND_OP_cast, 1, in, (nd_dtype)to, special_values);
             free_values();
         }
-    // The other rows of the family are the same kernel under names that gradients need, but for
-    // concat, which is launched where the host reads the memory alone (kernels/kernel.h).
+    // The other rows of the family, but for concat, are the same kernel under names that gradients need.
     const nd_dtype in[1] = {ND_F32};
     for (int op = ND_OP_none + 1; op < ND_OP_COUNT; op++)
         if (strcmp(op_family((nd_op)op), "COPY") == 0 && op != ND_OP_concat)

@@ -13,6 +13,8 @@
     TEST(test_copies_and_casts_agree)                  \
     TEST(test_transposes_agree)                        \
     TEST(test_copies_of_runs_agree)                    \
+    TEST(test_rows_behind_each_other_agree)            \
+    TEST(test_rows_in_units_of_every_size)             \
     TEST(test_gelu_keeps_its_digits)                   \
     TEST(test_casts_round_ties_once)                   \
     TEST(test_numbers_out_of_range_agree)              \
