@@ -116,15 +116,50 @@ template <class Format, bool packed_> struct NormParted {
     }
 };
 
-/// First kernel of the forward pass.
-template <class Format, bool packed> struct NormPartMoments : NormParted<Format, packed> {
-    typedef NormParted<Format, packed> Base;
-    typedef typename Format::Number Number;
-    typedef NormMoments State;
+/// What both first kernels end with: the moments of each part are written.
+template <class Parted, class Moments> struct NormPartsWritten : Parted {
+    typedef Moments State;
     State *partial; ///< [parts][sets]
 
-    NormPartMoments(const Base &base, State *into) : Base(base), partial(into) {
+    NormPartsWritten(const Parted &base, State *into) : Parted(base), partial(into) {
     }
+    ND_BOTH State combine(const State &a, const State &b) const {
+        return State::join(a, b);
+    }
+    ND_BOTH void finish(int64_t group, int lane, int, const State &sums) const {
+        if (lane == 0)
+            partial[group] = sums;
+    }
+};
+
+/// What both second kernels begin with: the moments of a set are those of its parts, in one order.
+template <class Parted, class Moments> struct NormPartsJoined : Parted {
+    typedef Moments State;
+    const State *partial; ///< [parts][sets]
+
+    NormPartsJoined(const Parted &base, const State *from) : Parted(base), partial(from) {
+    }
+    ND_BOTH State accumulate(int64_t group, int lane, int lanes) const {
+        int64_t set = this->part_of(group).set;
+        State sums = State();
+        for (int64_t part = lane; part < this->parts; part += lanes)
+            sums = State::join(sums, partial[part * this->sets.count() + set]);
+        return sums;
+    }
+    ND_BOTH State combine(const State &a, const State &b) const {
+        return State::join(a, b);
+    }
+};
+
+/// First kernel of the forward pass.
+template <class Format, bool packed>
+struct NormPartMoments : NormPartsWritten<NormParted<Format, packed>, NormMoments> {
+    typedef NormParted<Format, packed> Base;
+    typedef NormPartsWritten<Base, NormMoments> Written;
+    typedef typename Format::Number Number;
+    using typename Written::State;
+    using Written::Written;
+
     struct Adder {
         const NormPartMoments *of;
         State *sums;
@@ -143,45 +178,29 @@ template <class Format, bool packed> struct NormPartMoments : NormParted<Format,
     };
     ND_BOTH State accumulate(int64_t group, int lane, int lanes) const {
         typename Base::Part part = this->part_of(group);
-        State sums = {0, 0};
+        State sums = State();
         this->each(part, lane, lanes, Adder{this, &sums, this->shift(part.set)});
         return sums;
-    }
-    ND_BOTH State combine(const State &a, const State &b) const {
-        return State::join(a, b);
-    }
-    ND_BOTH void finish(int64_t group, int lane, int, const State &sums) const {
-        if (lane == 0)
-            partial[group] = sums;
     }
 };
 
 /// Second kernel of the forward pass.
-template <class Format, bool packed> struct NormPartResult : NormParted<Format, packed> {
+template <class Format, bool packed>
+struct NormPartResult : NormPartsJoined<NormParted<Format, packed>, NormMoments> {
     typedef NormParted<Format, packed> Base;
+    typedef NormPartsJoined<Base, NormMoments> Joined;
     typedef typename Format::Number Number;
-    typedef NormMoments State;
-    using Base::sets, Base::parts;
-    const State *partial;
+    using Base::sets;
+    using typename Joined::State;
     const Number *weight, *bias; ///< or NULL
     ResultStored<Format> *out;
     Number *written; ///< the statistics, or NULL
 
     NormPartResult(const Base &base, const State *from, const nd_kernel_call *call)
-        : Base(base), partial(from), weight((const Number *)call->operand[3].data),
+        : Joined(base, from), weight((const Number *)call->operand[3].data),
           bias((const Number *)call->operand[4].data),
           out((ResultStored<Format> *)call->operand[0].data),
           written((Number *)call->operand[1].data) {
-    }
-    ND_BOTH State accumulate(int64_t group, int lane, int lanes) const {
-        int64_t set = this->part_of(group).set;
-        State sums = {0, 0};
-        for (int64_t part = lane; part < parts; part += lanes)
-            sums = State::join(sums, partial[part * sets.count() + set]);
-        return sums;
-    }
-    ND_BOTH State combine(const State &a, const State &b) const {
-        return State::join(a, b);
     }
     struct Writer {
         const NormPartResult *of;
@@ -216,17 +235,17 @@ template <class Format, bool packed> struct NormPartResult : NormParted<Format, 
 };
 
 /// First kernel of the gradient. Where a set is a channel its weight is left to the second.
-template <class Format, bool packed> struct NormPartGradMoments : NormParted<Format, packed> {
+template <class Format, bool packed>
+struct NormPartGradMoments : NormPartsWritten<NormParted<Format, packed>, NormGradMoments> {
     typedef NormParted<Format, packed> Base;
+    typedef NormPartsWritten<Base, NormGradMoments> Written;
     typedef typename Format::Number Number;
-    typedef NormGradMoments State;
-    using Base::sets;
-    State *partial; ///< [parts][sets]
+    using typename Written::State;
     const ResultStored<Format> *grad;
     const Number *weight; ///< or NULL
 
     NormPartGradMoments(const Base &base, State *into, const nd_kernel_call *call)
-        : Base(base), partial(into), grad((const ResultStored<Format> *)call->operand[2].data),
+        : Written(base, into), grad((const ResultStored<Format> *)call->operand[2].data),
           weight(base.sets.groups > 0 ? (const Number *)call->operand[4].data : nullptr) {
     }
     struct Adder {
@@ -255,46 +274,30 @@ template <class Format, bool packed> struct NormPartGradMoments : NormParted<For
     };
     ND_BOTH State accumulate(int64_t group, int lane, int lanes) const {
         typename Base::Part part = this->part_of(group);
-        State sums = {{0, 0}, {0, 0}};
+        State sums = State();
         this->each(part, lane, lanes, Adder{this, &sums, this->shift(part.set)});
         return sums;
-    }
-    ND_BOTH State combine(const State &a, const State &b) const {
-        return State::join(a, b);
-    }
-    ND_BOTH void finish(int64_t group, int lane, int, const State &sums) const {
-        if (lane == 0)
-            partial[group] = sums;
     }
 };
 
 /// Second kernel of the gradient. Where a set is a channel its sums are the gradients of weight and bias.
-template <class Format, bool packed> struct NormPartGrad : NormParted<Format, packed> {
+template <class Format, bool packed>
+struct NormPartGrad : NormPartsJoined<NormParted<Format, packed>, NormGradMoments> {
     typedef NormParted<Format, packed> Base;
+    typedef NormPartsJoined<Base, NormGradMoments> Joined;
     typedef typename Format::Stored Stored;
     typedef typename Format::Number Number;
-    typedef NormGradMoments State;
-    using Base::sets, Base::parts;
-    const State *partial;
+    using Base::sets;
+    using typename Joined::State;
     const ResultStored<Format> *grad;
     const Number *weight; ///< or NULL
     Stored *out;          ///< or NULL
     Number *parameters;   ///< [2, channels], or NULL
 
     NormPartGrad(const Base &base, const State *from, const nd_kernel_call *call)
-        : Base(base), partial(from), grad((const ResultStored<Format> *)call->operand[2].data),
+        : Joined(base, from), grad((const ResultStored<Format> *)call->operand[2].data),
           weight((const Number *)call->operand[4].data), out((Stored *)call->operand[0].data),
           parameters(base.sets.groups > 0 ? nullptr : (Number *)call->operand[1].data) {
-    }
-    ND_BOTH State accumulate(int64_t group, int lane, int lanes) const {
-        int64_t set = this->part_of(group).set;
-        State sums = {{0, 0}, {0, 0}};
-        for (int64_t part = lane; part < parts; part += lanes)
-            sums = State::join(sums, partial[part * sets.count() + set]);
-        return sums;
-    }
-    ND_BOTH State combine(const State &a, const State &b) const {
-        return State::join(a, b);
     }
     struct Writer {
         const NormPartGrad *of;
