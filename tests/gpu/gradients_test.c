@@ -5,6 +5,7 @@
 // differentiated; the result and each leaf's gradient must agree within rounding.
 #include "tests/elements.h"
 #include "tests/gpu/gpu.h"
+#include "tests/windows.h"
 #include <math.h>
 
 #define MOST_LEAVES 3
@@ -56,6 +57,13 @@ static nd_tensor *run_batch_norm_of_given(nd_tensor *const *x) {
 }
 static nd_tensor *run_instance_norm(nd_tensor *const *x) {
     return nd_instance_norm(x[0], x[1], x[2], NULL, NULL, NULL);
+}
+/// Windows that overlap, reach beyond the end, and step over elements; and windows of several sizes.
+static nd_tensor *run_max_pool(nd_tensor *const *x) {
+    return nd_max_pool2d(x[0], POOL_WITH(3, 3, 2, 1, 1, 0, 1, 2));
+}
+static nd_tensor *run_adaptive_max_pool(nd_tensor *const *x) {
+    return nd_adaptive_max_pool2d(x[0], 3, 4);
 }
 /// Under autocast halves give f32.
 #define AUTOCAST(name)                                             \
@@ -222,6 +230,7 @@ static const gradient_case cases[] = {
     {"group_norm", run_group_norm, 3, {{3, {3, 6, 40}}, {1, {6}}, {1, {6}}}, NULL, false, 8, false},
     {"batch_norm", run_batch_norm, 3, {{4, {3, 6, 5, 8}}, {1, {6}}, {1, {6}}}, NULL, false, 8, false},
     {"batch_norm, parameters of f32", run_batch_norm, 3, {{4, {3, 6, 5, 8}}, {1, {6}}, {1, {6}}}, NULL, true, 8, false},
+    {"batch_norm in parts", run_batch_norm, 3, {{4, {2, 2, 32, 64}}, {1, {2}}, {1, {2}}}, NULL, false, 16, true},
     {"batch_norm of rows", run_batch_norm, 3, {{2, {50, 6}}, {1, {6}}, {1, {6}}}, NULL, true, 8, false},
     {"batch_norm of given statistics", run_batch_norm_of_given, 3, {{3, {4, 6, 9}}, {1, {6}}, {1, {6}}}, statistics, false, 16, false},
     {"instance_norm", run_instance_norm, 3, {{3, {3, 6, 72}}, {1, {6}}, {1, {6}}}, NULL, false, 8, false},
@@ -235,6 +244,8 @@ static const gradient_case cases[] = {
     {"batch_norm, autocast", run_batch_norm_autocast, 3, {{4, {3, 6, 5, 8}}, {1, {6}}, {1, {6}}}, NULL, true, 8, false},
     {"batch_norm of given statistics, autocast", run_batch_norm_of_given_autocast, 3, {{3, {4, 6, 9}}, {1, {6}}, {1, {6}}}, statistics, true, 16, false},
     {"instance_norm, autocast", run_instance_norm_autocast, 3, {{3, {3, 6, 72}}, {1, {6}}, {1, {6}}}, NULL, true, 8, false},
+    {"max_pool2d", run_max_pool, 1, {{4, {2, 3, 9, 11}}}, NULL, false, 8, true},
+    {"adaptive_max_pool2d", run_adaptive_max_pool, 1, {{4, {2, 3, 7, 5}}}, NULL, false, 8, true},
     {"cross_entropy", run_cross_entropy, 1, {{2, {12, 80}}}, labels, false, 8, false},
     {"cross_entropy of a slice", run_cross_entropy_of_slice, 1, {{2, {12, 160}}}, labels, false, 8, false},
     {"attention", run_attention, 3, HEADS, NULL, false, 16, false},
@@ -462,28 +473,23 @@ static void test_kernels_of_16_bits_are_taken(void **state) {
     }
 }
 
-/// Running statistics of f32 beside an x of 16 bits become what the CPU makes of them.
-static void test_running_statistics_beside_16_bits(void **state) {
-    (void)state;
+/// Running statistics become what the CPU makes of them.
+static void check_running_statistics(nd_dtype dtype, nd_dtype of_statistics) {
     nd_batch_norm_options options = ND_BATCH_NORM_OPTIONS_INIT;
     options.training = true;
-    nd_auto nd_tensor *numbers = nd_randn(nd_key_new(3), ND_SHAPE(7, 6, 5), ND_F16);
+    nd_auto nd_tensor *numbers = nd_randn(nd_key_new(3), ND_SHAPE(7, 6, 5), dtype);
+    nd_auto nd_tensor *zeros = nd_zeros(ND_SHAPE(6), of_statistics), *ones = nd_ones_like(zeros);
     nd_tensor *mean[2], *var[2];
     for (int which = 0; which < 2; which++) {
         nd_device device = which ? CUDA_DEVICE : (nd_device){ND_CPU, 0};
         nd_auto nd_tensor *x = nd_to(numbers, device);
-        nd_auto nd_tensor *zeros = nd_zeros(ND_SHAPE(6), ND_F32), *ones = nd_ones_like(zeros);
-        mean[which] = nd_to(zeros, device);
-        var[which] = nd_to(ones, device);
-        if (!which) {
-            nd_release(mean[0]);
-            nd_release(var[0]);
-            mean[0] = nd_clone(zeros);
-            var[0] = nd_clone(ones);
-        }
-        nd_release(nd_batch_norm(x, NULL, NULL, mean[which], var[which], &options));
-        nd_autocast(ND_F16)
-            nd_release(nd_instance_norm(x, NULL, NULL, mean[which], var[which], &options));
+        mean[which] = which ? nd_to(zeros, device) : nd_clone(zeros);
+        var[which] = which ? nd_to(ones, device) : nd_clone(ones);
+        for (int step = 0; step < 2; step++)
+            nd_release(nd_batch_norm(x, NULL, NULL, mean[which], var[which], &options));
+        if (dtype == ND_F16)
+            nd_autocast(ND_F16)
+                nd_release(nd_instance_norm(x, NULL, NULL, mean[which], var[which], &options));
     }
     assert_same("batch_norm", "running_mean", mean[0], mean[1], 8);
     assert_same("batch_norm", "running_var", var[0], var[1], 8);
@@ -491,6 +497,15 @@ static void test_running_statistics_beside_16_bits(void **state) {
         nd_release(mean[which]);
         nd_release(var[which]);
     }
+}
+
+/// Of x's dtype, where a device updates them in place, and of f32 beside 16 bits.
+static void test_running_statistics(void **state) {
+    (void)state;
+    check_running_statistics(ND_F32, ND_F32);
+    check_running_statistics(ND_F64, ND_F64);
+    check_running_statistics(ND_F16, ND_F32);
+    check_running_statistics(ND_BF16, ND_F32);
 }
 
 /// Nothing of x's size is made but the result: x is read, and kept for the gradient, as it lies.
@@ -552,7 +567,7 @@ int main(void) {
         ND_TEST(test_gradients_of_bf16),
         ND_TEST(test_gradient_of_a_mask),
         ND_TEST(test_kernels_of_16_bits_are_taken),
-        ND_TEST(test_running_statistics_beside_16_bits),
+        ND_TEST(test_running_statistics),
         ND_TEST(test_autocast_converts_no_whole_tensor),
         ND_TEST(test_convolutions_convert_no_whole_tensor),
     };

@@ -116,6 +116,25 @@ void test_chains_agree(void **state) {
     }
 }
 
+/// What was rounded to 16 bits is what later steps read, in memory and in between.
+void test_chains_of_a_rounded_number(void **state) {
+    (void)state;
+    static const nd_dtype halves[] = {ND_F16, ND_BF16};
+    for (int which = 0; which < 4; which++) {
+        nd_chain chain = {.count = 3000, .steps = 4};
+        for (int i = 0; i < ND_CHAIN_OPERANDS; i++)
+            chain.dtype[i] = i == 1 ? halves[which % 2] : ND_F32;
+        for (int i = 0; i < 3; i++)
+            if (i != 1 || which < 2)
+                chain.data[i] = values(chain.dtype[i], chain.count);
+        chain.step[0] = (nd_chain_step){ND_OP_mul_scalar, 3, 0, -1, 1.1};
+        chain.step[1] = (nd_chain_step){ND_OP_cast, 1, 3, -1, 0};
+        chain.step[2] = (nd_chain_step){ND_OP_cast, 3, 1, -1, 0};
+        chain.step[3] = (nd_chain_step){ND_OP_sub, 2, 2, 3, 0};
+        chains_agree(1, &chain);
+    }
+}
+
 /// A gradient that is the parameter, and an operation that no optimizer has.
 void test_chains_of_one_operand_twice(void **state) {
     (void)state;

@@ -1,8 +1,10 @@
 // NORM: sets of numbers of layer, group and batch norm and their gradient, with and without parameters
 // and what else may be missing; of 16 bits beside the same in f32.
+#include "tests/elements.h"
 #include "tests/unit/cuda_host/harness.h"
 #include "tests/unit/cuda_host/tests.h"
 #include <math.h>
+#include <stdlib.h>
 
 #define TOLERANCE 500
 
@@ -205,6 +207,54 @@ static void special_sets_agree(nd_op op, const norm_shape *shape, int kind) {
     free_values();
 }
 
+/// In which set number i stands.
+static int64_t set_of(const norm_shape *shape, int64_t i) {
+    const int64_t channel = i / shape->places % shape->channels;
+    if (shape->groups == 0)
+        return channel;
+    return i / shape->places / shape->channels * shape->groups +
+           channel / (shape->channels / shape->groups);
+}
+
+/// Numbers so large that their mean is rounded by a good part of their deviation: the mean is the nearest
+/// number of the dtype, and the variance is that from there. Beside sums of long doubles.
+static void far_sets_agree(nd_dtype dtype, const norm_shape *shape) {
+    const int64_t numbers = numbers_of(shape);
+    const int64_t sets = shape->groups ? shape->samples * shape->groups : shape->channels;
+    const double base = dtype == ND_F64 ? 0x1p49 : 0x1p20, step = dtype == ND_F64 ? 0x1p-3 : 0x1p-4;
+    int64_t lengths[2];
+    nd_kernel_call call = call_of(ND_OP_layer_norm, dtype, shape, 3, true, lengths);
+    const void *x = call.operand[2].data, *found = call.operand[1].data;
+    long double *mean = calloc((size_t)sets, sizeof *mean);
+    long double *variance = calloc((size_t)sets, sizeof *variance);
+    assert_non_null(mean);
+    assert_non_null(variance);
+    for (int64_t i = 0; i < numbers; i++) {
+        const double near = element_as_double(x, dtype, i) / 8;
+        set_element(call.operand[2].data, dtype, i, base + near);
+        mean[set_of(shape, i)] += ((long double)element_as_double(x, dtype, i) - base) *
+                                  (long double)sets / (long double)numbers;
+    }
+    assert_int_equal(run_on_cuda(&call), ND_OK);
+    for (int64_t set = 0; set < sets; set++)
+        assert_true(fabsl(element_as_double(found, dtype, set) - base - mean[set]) <= 0.51L * step);
+    for (int64_t i = 0; i < numbers; i++) {
+        const int64_t set = set_of(shape, i);
+        const long double distance =
+            (long double)element_as_double(x, dtype, i) - element_as_double(found, dtype, set);
+        variance[set] += distance * distance * (long double)sets / (long double)numbers;
+    }
+    for (int64_t set = 0; set < sets; set++) {
+        const long double of = element_as_double(found, dtype, sets + set);
+        if (!(fabsl(of - variance[set]) <= 1e-5L * variance[set]))
+            fail_msg("dtype %d: the variance of set %lld is %.9Lg, and should be %.9Lg", (int)dtype,
+                     (long long)set, of, variance[set]);
+    }
+    free(mean);
+    free(variance);
+    free_values();
+}
+
 /// Without a gradient of x those of weight and bias are the same bits.
 static void sums_alone_agree(nd_dtype dtype, const norm_shape *shape) {
     int64_t lengths[2];
@@ -228,6 +278,8 @@ void test_norms_in_parts(void **state) {
             special_sets_agree(ND_OP_layer_norm, &parted[i], kind);
             special_sets_agree(ND_OP_layer_norm_grad, &parted[i], kind);
         }
+        far_sets_agree(ND_F32, &parted[i]);
+        far_sets_agree(ND_F64, &parted[i]);
         sums_alone_agree(ND_F32, &parted[i]);
         sums_alone_agree(ND_F64, &parted[i]);
         sums_alone_agree(ND_BF16, &parted[i]);

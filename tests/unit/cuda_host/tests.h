@@ -71,6 +71,7 @@
     TEST(test_attention_gradients_repeat)              \
     TEST(test_dropout_agrees)                          \
     TEST(test_chains_agree)                            \
+    TEST(test_chains_of_a_rounded_number)              \
     TEST(test_chains_of_one_operand_twice)             \
     TEST(test_every_operation_was_compared)
 
