@@ -216,18 +216,7 @@ static nd_status cuda_allocate(int index, size_t bytes, void **ret_pointer) {
     nd_cuda_stream *stream = nd__cuda_stream_now(device);
     if (stream->captured)
         return nd__cuda_graph_allocate(stream, bytes, ret_pointer);
-    void *pointer;
-    status = nd__cuda_take(stream, bytes, &pointer);
-    if (status != ND_OK)
-        return status;
-    status = nd__order_add(stream, pointer, bytes);
-    if (status == ND_OK) {
-        atomic_fetch_add_explicit(&device->live, bytes, memory_order_relaxed);
-        *ret_pointer = pointer;
-    } else if (!nd__cuda_kept_put(stream, pointer, bytes)) {
-        (void)nd__cuda_status(cudaFreeAsync(pointer, stream->handle));
-    }
-    return status;
+    return nd__cuda_take(stream, bytes, ret_pointer);
 }
 
 static void cuda_release(int index, void *pointer, size_t bytes) {

@@ -39,7 +39,7 @@ typedef struct nd_cuda_stream {
     uint64_t done;                 ///< order.c: the host has waited for so many
     struct nd_cuda_uses *captured; ///< order.h: of a graph that is captured; NULL: its work is done
     bool joined;                   ///< order.c: a captured one is in the capture
-    nd_cuda_kept *_Atomic kept;    ///< cuda_kept.c; NULL: nothing was kept yet
+    nd_cuda_kept *kept;            ///< cuda_kept.c; NULL: nothing was kept yet
     uint64_t known[ND__CUDA_DEVICES *
                    ND__CUDA_STREAMS]; ///< order.c: of each stream, how much this one has waited for
 } nd_cuda_stream;

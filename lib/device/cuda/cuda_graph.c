@@ -102,24 +102,7 @@ static bool exchange_mode(enum cudaStreamCaptureMode *mode) {
     return false;
 }
 
-/// A new block, from the default stream: a launch waits for what allocates it as for any work.
-static nd_status take_noted(nd_cuda_graph *graph, size_t bytes, void **ret_pointer) {
-    nd_cuda_stream *stream = &graph->device->streams[ND__CUDA_DEFAULT];
-    void *pointer;
-    nd_status status = nd__cuda_take(stream, bytes, &pointer);
-    if (status != ND_OK)
-        return status;
-    atomic_fetch_add_explicit(&graph->device->live, bytes, memory_order_relaxed);
-    status = nd__order_add(stream, pointer, bytes);
-    if (status != ND_OK) {
-        const nd_cuda_retired refused = {stream, graph->device, pointer, bytes};
-        nd__cuda_give_back(&refused);
-        return status;
-    }
-    *ret_pointer = pointer;
-    return ND_OK;
-}
-
+/// By a new block, from the default stream: a launch waits for what allocates it as for any work.
 static nd_status grow(nd_cuda_graph *graph, size_t bytes, void **ret_pointer) {
     if (!make_room(graph))
         return ND_ERROR_OUT_OF_MEMORY;
@@ -127,7 +110,7 @@ static nd_status grow(nd_cuda_graph *graph, size_t bytes, void **ret_pointer) {
     enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
     if (!exchange_mode(&mode))
         return ND_ERROR_DEVICE;
-    nd_status status = take_noted(graph, bytes, &pointer);
+    nd_status status = nd__cuda_take(&graph->device->streams[ND__CUDA_DEFAULT], bytes, &pointer);
     (void)exchange_mode(&mode);
     if (status != ND_OK)
         return status;

@@ -46,26 +46,36 @@ static nd_status take(nd_cuda_stream *stream, size_t bytes, void **ret_pointer) 
     return ND_OK;
 }
 
-nd_status nd__cuda_take_new(nd_cuda_stream *stream, size_t bytes, void **ret_pointer) {
-    if (!nd__alloc_allowed(bytes))
-        return ND_ERROR_OUT_OF_MEMORY;
+/// What streams keep makes room.
+static nd_status take_or_make_room(nd_cuda_stream *stream, size_t bytes, void **ret_pointer) {
     nd_status status = take(stream, bytes, ret_pointer);
     if (status == ND_ERROR_OUT_OF_MEMORY && !nd__capture_running() &&
-        nd__cuda_kept_flush(stream->device) > 0)
+        nd__order_give_up_kept(stream->device) > 0)
         status = take(stream, bytes, ret_pointer);
     return status;
 }
 
+nd_status nd__cuda_take_new(nd_cuda_stream *stream, size_t bytes, void **ret_pointer) {
+    return nd__alloc_allowed(bytes) ? take_or_make_room(stream, bytes, ret_pointer)
+                                    : ND_ERROR_OUT_OF_MEMORY;
+}
+
 nd_status nd__cuda_take(nd_cuda_stream *stream, size_t bytes, void **ret_pointer) {
-    void *kept = nd__cuda_kept_take(stream, bytes);
-    if (!kept)
-        return nd__cuda_take_new(stream, bytes, ret_pointer);
-    if (!nd__alloc_allowed(bytes)) {
-        if (!nd__cuda_kept_put(stream, kept, bytes))
-            (void)nd__cuda_status(cudaFreeAsync(kept, stream->handle));
+    if (!nd__alloc_allowed(bytes))
         return ND_ERROR_OUT_OF_MEMORY;
+    void *pointer = nd__order_take_kept(stream, bytes);
+    if (!pointer) {
+        nd_status status = take_or_make_room(stream, bytes, &pointer);
+        if (status != ND_OK)
+            return status;
+        status = nd__order_add(stream, pointer, bytes);
+        if (status != ND_OK) {
+            (void)nd__cuda_status(cudaFreeAsync(pointer, stream->handle));
+            return status;
+        }
     }
-    *ret_pointer = kept;
+    atomic_fetch_add_explicit(&stream->device->live, bytes, memory_order_relaxed);
+    *ret_pointer = pointer;
     return ND_OK;
 }
 
@@ -81,7 +91,7 @@ void nd__cuda_give_back(const nd_cuda_retired *retired) {
     nd_cuda_device *device = retired->device;
     if (!retired->stream)
         return;
-    if (!nd__cuda_kept_put(retired->stream, retired->data, retired->bytes))
+    if (!retired->kept)
         (void)nd__cuda_status(cudaFreeAsync(retired->data, retired->stream->handle));
     atomic_fetch_sub_explicit(&device->live, retired->bytes, memory_order_relaxed);
     const uint64_t limit = atomic_load_explicit(&device->limit, memory_order_relaxed) - 1;
@@ -101,7 +111,7 @@ static void give_back_kept(nd_cuda_device *device) {
     for (int place = 0; place < ND__CUDA_STREAMS; place++)
         idle[place] = nd__cuda_stream_is_made(&device->streams[place]) &&
                       nd__cuda_stream_is_done(&device->streams[place]);
-    const bool freed = nd__cuda_kept_flush(device) > 0;
+    const bool freed = nd__order_give_up_kept(device) > 0;
     for (int place = 0; place < ND__CUDA_STREAMS && freed; place++)
         if (idle[place])
             (void)nd__cuda_status(cudaStreamSynchronize(device->streams[place].handle));

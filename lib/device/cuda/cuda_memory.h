@@ -3,7 +3,8 @@
 #define ND_LIB_DEVICE_CUDA_CUDA_MEMORY_H
 #include "lib/device/cuda/order.h"
 
-/// Memory for what comes next on a stream: a kept block of that size (cuda_kept.h), or the pool's.
+/// A block for the program's data, noted (order.h) and counted as live: one of that size that the stream
+/// keeps (cuda_kept.h), or the pool's.
 nd_status nd__cuda_take(nd_cuda_stream *stream, size_t bytes, void **ret_pointer);
 /// The pool's, for what goes back to it by cudaFreeAsync.
 nd_status nd__cuda_take_new(nd_cuda_stream *stream, size_t bytes, void **ret_pointer);

@@ -2,13 +2,16 @@
 //
 // The blocks lie in a treap by address: a search tree whose priorities are drawn from the addresses,
 // so that it is balanced whatever the order in which they come. Memory that is in no block is
-// somebody else's, and all of it counts as one. One lock guards everything here; no work is queued
-// under it but the waits.
+// somebody else's, and all of it counts as one. One lock guards everything here, and what
+// streams keep (cuda_kept.h); no work is queued under it but the waits, and frees of what is kept no
+// longer.
 //
 // Graphs hold blocks. One that the program has released stays in the tree while it is held, and goes
-// back when nothing holds it any more.
+// back when nothing holds it any more. A block that a stream keeps stays in the tree, too: nobody uses
+// it, and the stream's next allocation of its size has it with all that is known of it.
 #include "lib/device/cuda/order.h"
 #include "lib/base/alloc.h"
+#include "lib/device/cuda/cuda_kept.h"
 #include <string.h>
 
 /// Streams whose reads a block remembers one by one. One more, and the newest waits for the oldest,
@@ -264,6 +267,13 @@ void nd__order_done(nd_cuda_stream *stream, uint64_t queued) {
 // ------------------------------------------------------------------------------------------------
 // allocation and release
 
+/// A block is a stream's from its next piece of work. With the lock held.
+static void begin(nd_cuda_stream *stream, block *block) {
+    if (is_active())
+        stream->queued++;
+    block->used = (points){.written = {stream, stream->queued}};
+}
+
 nd_status nd__order_add(nd_cuda_stream *stream, void *data, size_t bytes) {
     block *new = nd__alloc_zeroed(sizeof *new);
     if (!new)
@@ -273,9 +283,7 @@ nd_status nd__order_add(nd_cuda_stream *stream, void *data, size_t bytes) {
     new->device = stream->device;
     new->priority = mix((uint64_t) new->start);
     pthread_mutex_lock(&lock);
-    if (is_active())
-        stream->queued++;
-    new->used.written = (point){stream, stream->queued};
+    begin(stream, new);
     insert(new);
     pthread_mutex_unlock(&lock);
     return ND_OK;
@@ -291,7 +299,49 @@ static nd_cuda_stream *last_user(const nd_cuda_device *device, const block *bloc
     return NULL;
 }
 
-/// Forgets a block that was taken out of the tree. With the lock held.
+// What is kept is given up behind the stream's work, which is behind all that has used it.
+
+static void give_up(nd_cuda_stream *stream, block *kept) {
+    block *gone = take(kept->start);
+    (void)nd__cuda_status(cudaFreeAsync((void *)gone->start, stream->handle));
+    nd__alloc_free(gone);
+}
+
+/// Nothing is ever allocated on the stream that gives back what several have used.
+static bool keep(nd_cuda_stream *stream, block *gone) {
+    if (stream == &stream->device->streams[ND__CUDA_RETIRING])
+        return false;
+    for (block *other; (other = nd__cuda_kept_take_other(stream, gone->bytes));)
+        give_up(stream, other);
+    return nd__cuda_kept_put(stream, gone, gone->bytes);
+}
+
+void *nd__order_take_kept(nd_cuda_stream *stream, size_t bytes) {
+    pthread_mutex_lock(&lock);
+    block *kept = nd__cuda_kept_take(stream, bytes);
+    if (kept)
+        begin(stream, kept);
+    void *data = kept ? (void *)kept->start : NULL;
+    pthread_mutex_unlock(&lock);
+    return data;
+}
+
+uint64_t nd__order_give_up_kept(nd_cuda_device *device) {
+    uint64_t given_up = 0;
+    pthread_mutex_lock(&lock);
+    for (int number = 0; number < ND__CUDA_STREAMS; number++) {
+        nd_cuda_stream *stream = &device->streams[number];
+        for (block *kept; (kept = nd__cuda_kept_take_any(stream));) {
+            given_up += kept->bytes;
+            give_up(stream, kept);
+        }
+    }
+    pthread_mutex_unlock(&lock);
+    return given_up;
+}
+
+/// A block that the program has released becomes its stream's to keep, or is forgotten. With the lock
+/// held.
 static nd_cuda_retired retire(block *gone) {
     nd_cuda_device *device = gone->device;
     nd_cuda_stream *stream = &device->streams[ND__CUDA_DEFAULT];
@@ -304,8 +354,12 @@ static nd_cuda_retired retire(block *gone) {
                 must_wait_for(stream, gone->used.read[i]);
         }
     }
-    const nd_cuda_retired retired = {stream, device, (void *)gone->start, gone->bytes};
-    nd__alloc_free(gone);
+    nd_cuda_retired retired = {stream, device, (void *)gone->start, gone->bytes, true};
+    gone->released = false;
+    if (!keep(stream, gone)) {
+        retired.kept = false;
+        nd__alloc_free(take(gone->start));
+    }
     return retired;
 }
 
@@ -316,13 +370,13 @@ static block *block_at(const void *data) {
 }
 
 nd_cuda_retired nd__order_remove(nd_cuda_device *device, void *data) {
-    nd_cuda_retired retired = {NULL, device, data, 0};
+    nd_cuda_retired retired = {NULL, device, data, 0, false};
     pthread_mutex_lock(&lock);
     block *gone = block_at(data);
     if (gone && gone->held)
         gone->released = true;
     else if (gone)
-        retired = retire(take(gone->start));
+        retired = retire(gone);
     pthread_mutex_unlock(&lock);
     return retired;
 }
@@ -425,8 +479,8 @@ void nd__order_hold(void *data) {
 /// With the lock held.
 static nd_cuda_retired let_go(block *held) {
     if (--held->held > 0 || !held->released)
-        return (nd_cuda_retired){NULL, held->device, (void *)held->start, 0};
-    return retire(take(held->start));
+        return (nd_cuda_retired){NULL, held->device, (void *)held->start, 0, false};
+    return retire(held);
 }
 
 nd_cuda_retired nd__order_let_go(void *data) {

@@ -36,10 +36,17 @@ typedef struct nd_cuda_retired {
     nd_cuda_device *device; ///< whose memory it is
     void *data;
     size_t bytes; ///< as nd__order_add was told
+    bool kept;    ///< the stream keeps it, so the pool does not get it
 } nd_cuda_retired;
 
-/// The program has released a block: it is forgotten, unless a graph holds it. Streams may be made to
-/// wait for what uses it, the host only when CUDA refuses to.
+/// A block of that size that the stream keeps, noted as one that it has just allocated; NULL: there is
+/// none.
+void *nd__order_take_kept(nd_cuda_stream *stream, size_t bytes);
+/// Gives all that the device's streams keep back to its pool; the bytes.
+uint64_t nd__order_give_up_kept(nd_cuda_device *device);
+
+/// The program has released a block: its last user keeps it or it is forgotten, unless a graph holds
+/// it. Streams may be made to wait for what uses it, the host only when CUDA refuses to.
 nd_cuda_retired nd__order_remove(nd_cuda_device *device, void *data);
 
 /// Before a piece of work is queued on `stream`: it waits for what others did with the memory. Of one
