@@ -35,9 +35,10 @@ template <class T, int side_> struct Transpose {
         return 1;
     }
     ND_BOTH void begin(int64_t block, int thread, Own &own) const {
-        uint32_t line = column_tiles.divide((uint32_t)block), matrix = row_tiles.divide(line);
-        int64_t first_row = (int64_t)(line - matrix * row_tiles.divisor) * side;
-        int64_t first_column = ((int64_t)block - (int64_t)line * column_tiles.divisor) * side;
+        // Neighbouring blocks write neighbouring squares.
+        uint32_t line = row_tiles.divide((uint32_t)block), matrix = column_tiles.divide(line);
+        int64_t first_row = ((int64_t)block - (int64_t)line * row_tiles.divisor) * side;
+        int64_t first_column = (int64_t)(line - matrix * column_tiles.divisor) * side;
         int64_t offset[2];
         others.offsets(matrix, offset);
         int line_in_tile = thread / side, place = thread % side;
