@@ -37,6 +37,9 @@ nd_status run_begin(run *run, const workload *workload, const run_settings *sett
                  device.kind == ND_CUDA ? "CUDA" : "CPU");
         return ND_ERROR_DEVICE;
     }
+    // Off and on are compared to the bit, and atomic additions have the hardware's order.
+    if (device.kind == ND_CUDA)
+        nd_set_deterministic(true);
     if (settings->device_bytes && nd_memory_set_limit(device, settings->device_bytes) != ND_OK)
         return fail(run, nd_error_get_status());
     nd_gc_reset_peak();
