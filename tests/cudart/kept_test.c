@@ -137,6 +137,25 @@ static void test_kept_blocks_make_room(void **state) {
     assert_nothing_left_on_devices();
 }
 
+/// What several streams have used, none of them behind the others, is nobody's to keep.
+static void test_what_several_have_used_goes_back(void **state) {
+    (void)state;
+    const uint64_t before = statistics().live_blocks;
+    nd_stream *one = stream_on(0), *other = stream_on(0);
+    nd_tensor *x = piece(PIECE), *y = NULL, *z = NULL;
+    nd_with_stream(one) y = nd_add(x, x);
+    nd_with_stream(other) z = nd_add(x, x);
+    nd_release(x);
+    assert_ok(nd_synchronize(cuda(0)));
+    assert_int_equal(statistics().live_blocks, before + 2);
+    assert_true(sum_of(y) == 6.0 * PIECE && sum_of(z) == 6.0 * PIECE);
+    nd_release(y);
+    nd_release(z);
+    nd_release(one);
+    nd_release(other);
+    assert_nothing_left_on_devices();
+}
+
 static void *on_a_thread(void *data) {
     nd_stream *stream = data;
     bool right = true;
@@ -176,7 +195,7 @@ int main(void) {
         ND_TEST(test_a_block_is_the_next_ones),      ND_TEST(test_kept_bytes_are_cached),
         ND_TEST(test_a_stream_keeps_a_sixty_fourth), ND_TEST(test_a_limit_ends_it),
         ND_TEST(test_kept_blocks_make_room),         ND_TEST(test_a_block_is_one_streams),
-        ND_TEST(test_threads_share_what_is_kept),
+        ND_TEST(test_threads_share_what_is_kept),    ND_TEST(test_what_several_have_used_goes_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
