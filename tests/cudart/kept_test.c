@@ -58,6 +58,9 @@ static void test_a_block_is_one_streams(void **state) {
 /// What is kept is free: neither live nor on its way back.
 static void test_kept_bytes_are_cached(void **state) {
     (void)state;
+    // Else the pool may give out a larger piece of what it has, all of which counts as used.
+    assert_ok(nd_synchronize(cuda(0)));
+    (void)nd_memory_trim(ND_CUDA);
     nd_tensor *x = piece(PIECE);
     assert_int_equal(memory_now().live, PIECE * sizeof(float));
     nd_release(x);
