@@ -13,7 +13,8 @@
 // memory, and the program stops with a sentence (nd__checked_tell_dead). Memory goes back to the
 // system without its addresses: it reads as zeros then, which is a count of zero as well.
 //
-// The class is kept in the top bits of the header's flags. Blocks begin on cache lines.
+// The class is kept in the top bits of the header's flags. Blocks begin on half a cache line, and those
+// that are whole lines on a line.
 //
 // Where a tool watches memory (the address sanitizer, valgrind) blocks are allocated one by one, so
 // that it sees each; with ND_CHECK in the environment, and under the address sanitizer, what is
@@ -25,7 +26,8 @@
 #include "lib/object/object.h"
 
 enum {
-    ND__BLOCK_UNIT = 64,
+    ND__BLOCK_UNIT = 32,
+    ND__BLOCK_LINE = 64,
     ND__BLOCK_FINE = 1024, ///< the largest of the classes that are a unit apart
     ND__BLOCK_CACHED_CLASSES =
         ND__BLOCK_FINE / ND__BLOCK_UNIT + 1, ///< and 2,048; beyond: powers of two

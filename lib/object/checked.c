@@ -136,7 +136,7 @@ void *nd__checked_new(size_t bytes) {
     if (block) {
         nd__block_begin(block, class);
     } else {
-        block = nd__alloc_aligned(ND__BLOCK_UNIT, whole);
+        block = nd__alloc_aligned(ND__BLOCK_LINE, whole);
         if (!block)
             return NULL;
         atomic_init(&block->flags, class << ND__CLASS_SHIFT);

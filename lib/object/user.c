@@ -2,6 +2,7 @@
 #include "lib/base/error.h"
 #include "lib/base/seam.h"
 #include "lib/base/versioned.h"
+#include "lib/object/block.h"
 #include "lib/object/callback.h"
 #include "lib/object/object.h"
 #include <string.h>
@@ -9,6 +10,12 @@
 /// The largest payload that fits into the header's cache line: a pointer, as a rule. No type so
 /// small wants a larger alignment.
 enum { SMALL_BYTES = ND__PAYLOAD - ND__PAYLOAD_SMALL };
+
+/// What a larger one takes: whole cache lines, so that one header, which is what the collector reads
+/// of most, lies on one, and neighbours that two threads have share none.
+static inline size_t whole_lines(size_t bytes) {
+    return (bytes + ND__BLOCK_LINE - 1) & ~(size_t)(ND__BLOCK_LINE - 1);
+}
 
 /// From an object with these flags to its payload.
 static inline size_t payload_offset(uint32_t flags) {
@@ -31,11 +38,13 @@ static nd_object *new_user(const char *operation, const nd_type *type, size_t si
     }
     uint32_t small = size <= SMALL_BYTES ? ND__SMALL : 0;
     nd_object *object =
-        small ? nd__object_new_bare(type, ND__PAYLOAD) : nd__object_new(type, ND__PAYLOAD + size);
+        nd__object_new_bare(type, small ? ND__PAYLOAD : whole_lines(ND__PAYLOAD + size));
     if (!object)
         return NULL;
     if (small)
         memset(object + 1, 0, SMALL_BYTES);
+    else
+        memset((char *)object + ND__PAYLOAD, 0, size);
     atomic_init(&object->flags, nd__object_flags(object) | ND__USER | small);
     return object;
 }
