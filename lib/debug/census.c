@@ -9,7 +9,7 @@
 #include "lib/debug/census.h"
 #include "lib/base/alloc.h"
 #include "lib/base/lock.h"
-#include "lib/gc/collect.h"
+#include "lib/gc/look.h"
 #include "lib/gc/steps.h"
 #include "lib/manager/manager.h"
 #include "lib/manager/shard.h"
@@ -204,7 +204,7 @@ bool nd__census_take(census *result, const nd_manager *top) {
             nd__manager_array_free(&result->managers);
             return false;
         }
-        nd__collect_inspect(copy_all, result);
+        nd__look_inspect(copy_all, result);
         // What was missing, and a little more, because others go on meanwhile.
         if (result->count > result->capacity)
             objects = result->count + result->count / 8;

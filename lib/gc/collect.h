@@ -22,19 +22,4 @@ nd_status nd__collect_where_on(nd_manager *manager, uint64_t pause_ns, bool exac
 /// What user code asked for on this thread while a collection ran there, or a graph was captured.
 /// Follows every collection and every capture.
 void nd__collect_deferred(void);
-
-/// Runs `look` where edges stand still: with the gate closed, under the collection lock. It may
-/// take one manager's lock at a time, under which an object of that manager's lists is valid memory
-/// and, unless it is condemned (steps.h), may be traversed. It must not allocate, retain, release
-/// or run user code but `traverse` and `describe`; memory it fills is reserved before. Not from
-/// inside the gate.
-void nd__collect_inspect(void (*look)(void *data), void *data);
-/// The same, but leaves what died meanwhile parked (nd__gate_destroy_parked), so that no user code
-/// runs. Returns for how many nanoseconds the gate was closed.
-uint64_t nd__collect_step(void (*look)(void *data), void *data);
-/// What looking at so many objects has cost inside the gate: how much the next look may cost is
-/// guessed by it.
-void nd__collect_note_cost(uint64_t objects, uint64_t nanoseconds);
-/// For the `look` that is running: when the gate began to close.
-uint64_t nd__collect_step_began(void);
 #endif

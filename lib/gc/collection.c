@@ -3,6 +3,7 @@
 #include "lib/base/atomics.h"
 #include "lib/base/clock.h"
 #include "lib/base/reserve.h"
+#include "lib/gc/held.h"
 #include "lib/gc/steps.h"
 #include "lib/gc/walk.h"
 #include "lib/manager/manager.h"
@@ -179,8 +180,8 @@ size_t nd__collection_examine(nd_collection *collection) {
 static inline bool may_join(const nd_object *object) {
     uint32_t flags = nd__object_flags_to_join(object);
     if (__builtin_expect((flags & (ND__TRACKED | ND__DYING | ND__SUSPECT)) == ND__TRACKED, 1))
-        return !nd__steps_holds(object);
-    return (flags & ND__TRACKED) && !nd__steps_is_condemned(flags) && !nd__steps_holds(object);
+        return !nd__held_has(object);
+    return (flags & ND__TRACKED) && !nd__steps_is_condemned(flags) && !nd__held_has(object);
 }
 
 /// What was made one after the other lies side by side as a rule: has the processor fetch what lies
@@ -233,7 +234,7 @@ static void visit_discover(nd_visitor *visitor, nd_object *target, const char *l
     bool usual = (flags & (ND__TRACKED | ND__DYING | ND__SUSPECT)) == ND__TRACKED;
     nd_manager *manager = nd__manager_of(target);
     bool included = manager && manager->collection == collection->id;
-    if (__builtin_expect(usual && included && !nd__steps_running && count < collection->capacity,
+    if (__builtin_expect(usual && included && !nd__held_running && count < collection->capacity,
                          1)) {
         // Who reads an edge has joined before.
         fetch_next(&collection->distance, objects[count - 1], target);

@@ -1,7 +1,7 @@
 // Trial deletion in steps (docs/collector.md, "In steps").
 //
-//   hold      every candidate, so that none is freed under the collection; the gate is open, and is
-//             entered as an edge writer does. Other collections leave them alone from here on
+//   hold      every candidate, so that none is freed under the collection; other collections leave
+//             them alone from here on (held.c)
 //   words     are read
 //   read      edges into a snapshot, some at a time, each time with the gate closed
 //   decide    over the snapshot; nothing else is looked at
@@ -18,10 +18,6 @@
 // Invariant: all words are read before any edge, and an edge that is moved out of its owner changes
 // its target's word (nd__object_note_moved). So a reference that was seen in an edge, on a target
 // whose word is the same when it is verified, was in that edge all the time.
-//
-// Invariant: from the first one that is held until all is decided, a candidate's place is its own,
-// so none is held twice. It is announced before that others are to leave them alone; whoever writes
-// another one's place has closed the gate, or found it dying, and what is dying is not held.
 #include "lib/gc/steps.h"
 #include "lib/base/atomics.h"
 #include "lib/base/clock.h"
@@ -30,11 +26,10 @@
 #include "lib/base/pause.h"
 #include "lib/base/reserve.h"
 #include "lib/base/thread.h"
-#include "lib/gc/collect.h"
 #include "lib/gc/collection.h"
-#include "lib/gc/walk.h"
+#include "lib/gc/held.h"
+#include "lib/gc/look.h"
 #include "lib/manager/destroy.h"
-#include "lib/manager/shard.h"
 #include "lib/object/gate.h"
 #include "lib/object/object.h"
 #include <string.h>
@@ -57,7 +52,6 @@ int nd__steps_rounds = 3;
 #endif
 /// What was changed is looked at again at once when it is few, or at most half of what there was.
 enum { FEW = 4096 };
-enum { HELD_PER_LOCK = 256 };
 
 /// Bits of nd_collection.live.
 enum { LIVE = 1, AGAIN = 2 };
@@ -92,7 +86,6 @@ ND__FORK_LOCK(ND__FORK_STEPS, steps_lock);
 // whoever holds steps_lock.
 static _Atomic uint32_t upgraded; ///< a suspect was, since the gate was last closed
 static bool suspects_are_dying;
-const nd_collection *nd__steps_running;
 
 bool nd__steps_suspect_may_live(void) {
     if (suspects_are_dying)
@@ -107,7 +100,7 @@ bool nd__steps_suspects_are_dying(void) {
 
 /// One step: looks with the gate closed, and lets those who waited go on before the next.
 static void step(steps *steps, void (*look)(void *data)) {
-    uint64_t closed = nd__collect_step(look, steps);
+    uint64_t closed = nd__look_step(look, steps);
     steps->collection->report.steps++;
     if (closed > steps->collection->report.gate_closed_ns)
         steps->collection->report.gate_closed_ns = closed;
@@ -119,65 +112,6 @@ static bool time_is_left(const steps *steps, uint64_t closed_at, uint64_t *now) 
     uint64_t before = *now;
     *now = nd__clock_now_ns();
     return *now - closed_at + (*now - before) + 1 < steps->pause_ns - steps->pause_ns / 8;
-}
-
-/// Other collections leave alone what this one holds; with NULL, nothing.
-static void announce(const nd_collection *collection) {
-    nd__gate_enter_to_clear();
-    nd__steps_running = collection;
-    nd__gate_leave();
-}
-
-// -------------------------------------------------------------------------------------------- hold
-
-/// Holds a few objects of a list, `object` and newer ones. Returns the last one, or NULL.
-static nd_object *hold_some(nd_collection *collection, nd__walk *walk, nd_object *object) {
-    size_t limit = collection->capacity - ND__PHASE2_BUDGET;
-    nd_object *last = NULL, *next;
-    for (int held = 0; object && held < HELD_PER_LOCK && collection->count < limit; object = next) {
-        next = object->previous;
-        // First of all dying: the place of what others are about to free is theirs to change.
-        if (nd__object_flags_to_join(object) & ND__DYING) {
-            if (nd__walk_set_aside(walk, object))
-                break;
-            continue;
-        }
-        if (nd__collection_has(collection, object) || !nd__object_try_retain(object))
-            continue;
-        nd__collection_add(collection, object);
-        last = object;
-        held++;
-    }
-    return last;
-}
-
-static void hold_shard(nd_collection *collection, nd_shard *shard, nd_manager *manager) {
-    nd__walk walk = {.shard = shard, .manager = manager};
-    for (bool more = true; more;) {
-        nd__gate_enter_to_clear();
-        more = nd__walk_on(&walk, collection, hold_some);
-        nd__gate_leave();
-    }
-}
-
-static void hold_recent(nd_collection *collection) {
-    nd__gate_enter_to_clear();
-    nd__walk_recent(collection, hold_some);
-    nd__gate_leave();
-}
-
-/// Gives the candidates their places anew, which other collections may have taken while it was not
-/// announced that they are held.
-static void place_all(nd_collection *collection) {
-    size_t count = collection->count;
-    collection->count = 0;
-    announce(collection);
-    while (collection->count < count) {
-        nd__gate_enter_to_clear();
-        for (int i = 0; i < HELD_PER_LOCK && collection->count < count; i++)
-            nd__collection_add(collection, collection->objects[collection->count]);
-        nd__gate_leave();
-    }
 }
 
 // ------------------------------------------------------------------------------------------- words
@@ -232,7 +166,7 @@ static void read_edges_of_next(steps *steps) {
 /// As many as the pause allows, at least one batch.
 static void read_some_edges(void *data) {
     steps *steps = data;
-    uint64_t closed_at = nd__collect_step_began(), now = closed_at;
+    uint64_t closed_at = nd__look_step_began(), now = closed_at;
     size_t count = steps->collection->count, read = steps->read;
     suspects_are_dying = false;
     do {
@@ -337,7 +271,7 @@ static void extend_some(void *data) {
     steps *steps = data;
     nd_collection *collection = steps->collection;
     struct steps follower = {.visitor = {visit_extend}, .collection = collection};
-    uint64_t closed_at = nd__collect_step_began(), now = closed_at;
+    uint64_t closed_at = nd__look_step_began(), now = closed_at;
     size_t looked = 0; // one that is passed over costs less than one that is followed
     while (steps->extended < collection->count && collection->count < collection->capacity) {
         size_t i = steps->extended++;
@@ -520,7 +454,7 @@ static size_t look_in_rounds(steps *steps, size_t *ret_held) {
         if (round > 0) {
             behind = collection->count - again;
             collection->count = again;
-            place_all(collection);
+            nd__held_place_all(collection);
         }
         size_t before = collection->count;
         memory = look_at_set(steps, round == 0);
@@ -529,7 +463,7 @@ static size_t look_in_rounds(steps *steps, size_t *ret_held) {
         again = memory && round + 1 < nd__steps_rounds ? mark_changed(steps) : 0;
         if (again > FEW && again > before / 2)
             again = 0;
-        announce(NULL);
+        nd__held_announce(NULL);
         size_t found = part(collection, garbage);
         garbage += found;
         collection->count += behind;
@@ -537,7 +471,7 @@ static size_t look_in_rounds(steps *steps, size_t *ret_held) {
         if (!memory)
             break;
     }
-    announce(NULL);
+    nd__held_announce(NULL);
     shift(collection, -(ptrdiff_t)garbage);
     *ret_held = collection->count;
     return memory || garbage ? garbage : SIZE_MAX;
@@ -557,11 +491,8 @@ bool nd__steps_find(nd_collection *collection, nd_manager *const *managers, size
     collection->held_here = 1;
     collection->any_weak = collection->any_finalizer = collection->any_watched = false;
     nd__lock_acquire_in_turn(&steps_turn, &steps_lock);
-    announce(collection);
-    hold_recent(collection);
-    for (size_t i = 0; i < count; i++)
-        for (nd_shard *shard = nd__shard_first(managers[i]); shard; shard = nd__shard_next(shard))
-            hold_shard(collection, shard, managers[i]);
+    nd__held_announce(collection);
+    nd__held_take(collection, managers, count);
     size_t held, garbage = look_in_rounds(&steps, &held);
     bool memory = garbage != SIZE_MAX;
     if (!memory)
@@ -570,7 +501,7 @@ bool nd__steps_find(nd_collection *collection, nd_manager *const *managers, size
         collection->report.examined_objects += held;
     if (collection->unclear) // what others have to destroy may be what held the rest
         collection->report.postponed_objects += held - garbage;
-    nd__collect_note_cost(steps.edges_read_of, steps.reading_ns);
+    nd__look_note_cost(steps.edges_read_of, steps.reading_ns);
     // Under the lock: the next collection is not to take this one for somebody who holds them.
     bool outermost = nd__destroy_begin(thread);
     let_rest_go(collection, garbage, held);

@@ -21,16 +21,6 @@ bool nd__steps_examine(nd_collection *collection, uint64_t pause_ns);
 /// How many sets one look may take, each what threads changed during the look at the one before.
 extern int nd__steps_rounds;
 
-/// The collection in steps that runs, or NULL. Changes inside the gate.
-extern const nd_collection *nd__steps_running;
-
-/// With the gate closed: the object is held by a collection in steps on another thread. It lives
-/// for whoever looks, and its place is that collection's.
-static inline bool nd__steps_holds(const nd_object *object) {
-    const nd_collection *running = nd__steps_running;
-    return __builtin_expect(running != NULL, 0) && nd__collection_has(running, object);
-}
-
 /// Inside the gate, by whoever has no reference to a ND__SUSPECT object and wants one: true, and
 /// the collection in steps will notice; false when it is garbage.
 bool nd__steps_suspect_may_live(void);
