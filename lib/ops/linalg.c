@@ -1,5 +1,8 @@
-// Linear algebra on the host. Each function checks, brings its operands to the host, runs or
-// composes what kernels/cpu/linalg.h computes, and brings the result to where the operands are.
+// Linear algebra on the host: what all of it shares, decompositions, and numbers that say something of
+// a matrix. Equations: linalg_equations.c.
+//
+// Each function checks, brings its operands to the host, runs or composes what kernels/cpu/linalg.h
+// computes, and brings the result to where the operands are.
 #include "lib/ops/linalg.h"
 #include "kernels/cpu/linalg.h"
 #include "lib/base/error.h"
@@ -16,7 +19,8 @@
 // -------------------------------------------------------------------------------------------------
 // operands
 
-static nd_status check(const char *name, const char *argument, const nd_tensor *x, bool square) {
+nd_status nd__linalg_check(const char *name, const char *argument, const nd_tensor *x,
+                           bool square) {
     nd_status status = nd__tensor_check_operand(name, argument, x);
     if (status != ND_OK)
         return status;
@@ -31,15 +35,14 @@ static nd_status check(const char *name, const char *argument, const nd_tensor *
                             square ? "[..., n, n]" : "[..., m, n]");
 }
 
-static nd_status check_tolerance(const char *name, double tolerance) {
+nd_status nd__linalg_check_tolerance(const char *name, double tolerance) {
     return isfinite(tolerance)
                ? ND_OK
                : nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: tolerance is %g and must be finite",
                            name, tolerance);
 }
 
-/// The tolerance, or for a negative one the usual.
-static double tolerance_of(const nd_tensor *x, double tolerance) {
+double nd__linalg_tolerance_of(const nd_tensor *x, double tolerance) {
     int64_t m = x->shape[x->ndim - 2], n = x->shape[x->ndim - 1];
     double unit = x->dtype == ND_F32 ? (double)FLT_EPSILON : DBL_EPSILON;
     return tolerance >= 0 ? tolerance : (double)(m > n ? m : n) * unit;
@@ -104,10 +107,9 @@ static nd_status refuse(const char *name, const nd_tensor *x, const nd__linalg_c
     }
 }
 
-/// Computes `call`, of which the operation and its options are set, of inputs on the host with the
-/// same batch, and records it: [batch, tail].
-static nd_tensor *run(const char *name, nd__linalg_call *call, const nd_tensor *const *inputs,
-                      size_t count, int tail, const int64_t *tail_shape, const nd_op_attrs *attrs) {
+nd_tensor *nd__linalg_run(const char *name, nd__linalg_call *call, const nd_tensor *const *inputs,
+                          size_t count, int tail, const int64_t *tail_shape,
+                          const nd_op_attrs *attrs) {
     const nd_tensor *x = inputs[0];
     int batch = x->ndim - 2;
     int64_t shape[ND_MAX_DIMS];
@@ -146,214 +148,19 @@ static nd_tensor *run(const char *name, nd__linalg_call *call, const nd_tensor *
     return result ? nd__record(call->op, nd_steal(&result), inputs, count, attrs) : NULL;
 }
 
-/// Of two operands with one dtype: both on the host, with one batch, b as a matrix.
-typedef struct system_operands {
-    nd_tensor *a, *b;
-    bool column; ///< b was a vector
-} system_operands;
-
-static void release_system(system_operands *s) {
-    nd_release(s->a);
-    nd_release(s->b);
-}
-
-/// x (consumed) with the batch `shape` in front of its matrix.
-static nd_tensor *with_batch(nd_tensor *x, int batch, const int64_t *batch_shape) {
-    if (!x)
-        return NULL;
-    int64_t shape[ND_MAX_DIMS];
-    for (int i = 0; i < batch; i++)
-        shape[i] = batch_shape[i];
-    shape[batch] = x->shape[x->ndim - 2];
-    shape[batch + 1] = x->shape[x->ndim - 1];
-    nd_tensor *wide = nd_expand(x, batch + 2, shape);
-    nd_release(x);
-    return wide;
-}
-
-static nd_status check_system(const char *name, const nd_tensor *a, const nd_tensor *b,
-                              bool square) {
-    nd_status status = check(name, "a", a, square);
-    if (status == ND_OK)
-        status = nd__operands_check_pair(name, "a", a, "b", b);
-    if (status != ND_OK)
-        return status;
-    if (a->dtype != b->dtype)
-        return nd__error(ND_ERROR_DTYPE, "%s: a is %s and b %s", name, nd_dtype_get_name(a->dtype),
-                         nd_dtype_get_name(b->dtype));
-    int64_t rows = b->ndim == 0 ? -1 : b->ndim == 1 ? b->shape[0] : b->shape[b->ndim - 2];
-    if (rows == a->shape[a->ndim - 2])
-        return ND_OK;
-    char a_text[ND__SHAPE_TEXT], b_text[ND__SHAPE_TEXT];
-    return nd__error(ND_ERROR_SHAPE, "%s: shapes %s and %s do not fit: a has %lld rows", name,
-                     nd__shape_text(a_text, a->ndim, a->shape),
-                     nd__shape_text(b_text, b->ndim, b->shape), (long long)a->shape[a->ndim - 2]);
-}
-
-static nd_status make_system(const char *name, const nd_tensor *a, const nd_tensor *b, bool square,
-                             system_operands *ret_system) {
-    nd_status status = check_system(name, a, b, square);
-    if (status != ND_OK)
-        return status;
-    int64_t shape[ND_MAX_DIMS];
-    bool column = b->ndim == 1;
-    int batch =
-        nd__shape_broadcast(name, a->ndim - 2, a->shape, column ? 0 : b->ndim - 2, b->shape, shape);
-    if (batch < 0)
-        return nd_error_get_status();
-    nd_auto nd_tensor *matrix = column ? nd_unsqueeze(b, 1) : nd_retain(b);
-    system_operands made = {with_batch(nd__operands_to_host(name, a), batch, shape),
-                            with_batch(nd__operands_to_host(name, matrix), batch, shape), column};
-    if (!made.a || !made.b) {
-        release_system(&made);
-        return nd_error_get_status();
-    }
-    *ret_system = made;
-    return ND_OK;
-}
-
-/// Runs a call of two operands and releases them.
-static nd_tensor *run_system(const char *name, nd__linalg_call *call, system_operands *s,
-                             const nd_tensor *like, const nd_op_attrs *attrs) {
-    const nd_tensor *inputs[] = {s->a, s->b};
-    const int64_t tail[] = {s->a->shape[s->a->ndim - 1], s->b->shape[s->b->ndim - 1]};
-    nd_auto nd_tensor *matrix = run(name, call, inputs, 2, 2, tail, attrs);
-    nd_tensor *result = s->column ? nd_squeeze(matrix, -1) : nd_retain(matrix);
-    release_system(s);
-    return nd__operands_to_device_of(name, like, result);
-}
-
-// -------------------------------------------------------------------------------------------------
-// equations
-
-// What a public function shares with others here is a function of its own: gcc takes a call of the
-// public one's local alias for another allocation.
-static nd_tensor *solve(const char *name, const nd_tensor *a, const nd_tensor *b) {
-    system_operands s;
-    if (make_system(name, a, b, true, &s) != ND_OK)
-        return NULL;
-    nd__linalg_call call = {.op = ND_OP_solve};
-    return run_system(name, &call, &s, a, NULL);
-}
-
-nd_tensor *nd_solve(const nd_tensor *a, const nd_tensor *b) {
-    return solve("solve", a, b);
-}
-
-nd_tensor *nd_solve_triangular(const nd_tensor *a, const nd_tensor *b, bool upper,
-                               bool unit_diagonal) {
-    system_operands s;
-    if (make_system("solve_triangular", a, b, true, &s) != ND_OK)
-        return NULL;
-    nd__linalg_call call = {.op = ND_OP_solve_triangular, .upper = upper, .unit = unit_diagonal};
-    const nd_op_attrs attrs = {.i = {upper, unit_diagonal}};
-    return run_system("solve_triangular", &call, &s, a, &attrs);
-}
-
-static nd_tensor *inverse_of(const char *name, const nd_tensor *x) {
-    if (check(name, "x", x, true) != ND_OK)
-        return NULL;
-    nd_auto nd_tensor *host = nd__operands_to_host(name, x);
-    nd_auto nd_tensor *identity = nd__linalg_identity(host, x->shape[x->ndim - 1]);
-    return identity ? nd__operands_to_device_of(name, x, solve(name, host, identity)) : NULL;
-}
-
-nd_tensor *nd_inv(const nd_tensor *x) {
-    return inverse_of("inv", x);
-}
-
-/// The identity in each place of x's batch.
-static nd_tensor *identity_of(const char *name, const nd_tensor *x) {
-    nd_auto nd_tensor *host = nd__linalg_identity(x, x->shape[x->ndim - 1]);
-    nd_auto nd_tensor *one = host ? nd__copy_to(name, host, x->device) : NULL;
-    nd_auto nd_tensor *all = nd_expand(one, x->ndim, x->shape);
-    return nd_clone(all);
-}
-
-/// By squaring: as many products as the power has bits, and one more for each that is set.
-static nd_tensor *power_of(const nd_tensor *x, uint64_t power) {
-    nd_tensor *result = NULL;
-    nd_auto nd_tensor *square = nd_retain(x);
-    for (;; power >>= 1) {
-        if (power & 1) {
-            nd_tensor *product = result ? nd_matmul(result, square) : nd_retain(square);
-            nd_release(result);
-            result = product;
-        }
-        if (power <= 1 || !square || (power & 1 && !result))
-            return result;
-        nd_tensor *next = nd_matmul(square, square);
-        nd_release(square);
-        square = next;
-        if (!square) {
-            nd_release(result);
-            return NULL;
-        }
-    }
-}
-
-nd_tensor *nd_matrix_power(const nd_tensor *x, int64_t power) {
-    const char *name = "matrix_power";
-    if (nd__tensor_check_operand(name, "x", x) != ND_OK)
-        return NULL;
-    char text[ND__SHAPE_TEXT];
-    if (x->ndim < 2 || x->shape[x->ndim - 2] != x->shape[x->ndim - 1] || x->dtype == ND_BOOL) {
-        nd__error(x->dtype == ND_BOOL ? ND_ERROR_DTYPE : ND_ERROR_SHAPE,
-                  "%s: x is %s of shape %s and must be numbers of [..., n, n]", name,
-                  nd_dtype_get_name(x->dtype), nd__shape_text(text, x->ndim, x->shape));
-        return NULL;
-    }
-    if (power == 0)
-        return identity_of(name, x);
-    if (power == 1)
-        return nd_clone(x);
-    if (power > 0)
-        return power_of(x, (uint64_t)power);
-    nd_auto nd_tensor *inverse = inverse_of(name, x);
-    return inverse ? power_of(inverse, -(uint64_t)power) : NULL;
-}
-
-nd_tensor *nd_lstsq(const nd_tensor *a, const nd_tensor *b, double tolerance) {
-    system_operands s;
-    if (make_system("lstsq", a, b, false, &s) != ND_OK)
-        return NULL;
-    if (check_tolerance("lstsq", tolerance) != ND_OK) {
-        release_system(&s);
-        return NULL;
-    }
-    tolerance = tolerance_of(a, tolerance);
-    nd__linalg_call call = {.op = ND_OP_lstsq, .tolerance = tolerance};
-    const nd_op_attrs attrs = {.f = {tolerance}};
-    return run_system("lstsq", &call, &s, a, &attrs);
-}
-
-nd_tensor *nd_pinv(const nd_tensor *x, double tolerance) {
-    if (check("pinv", "x", x, false) != ND_OK || check_tolerance("pinv", tolerance) != ND_OK)
-        return NULL;
-    tolerance = tolerance_of(x, tolerance);
-    nd__linalg_call call = {.op = ND_OP_pinv, .tolerance = tolerance};
-    const nd_op_attrs attrs = {.f = {tolerance}};
-    const int64_t tail[] = {x->shape[x->ndim - 1], x->shape[x->ndim - 2]};
-    nd_auto nd_tensor *host = nd__operands_to_host("pinv", x);
-    const nd_tensor *inputs[] = {host};
-    return host ? nd__operands_to_device_of("pinv", x,
-                                            run("pinv", &call, inputs, 1, 2, tail, &attrs))
-                : NULL;
-}
-
 // -------------------------------------------------------------------------------------------------
 // decompositions
 
 nd_tensor *nd_cholesky(const nd_tensor *x) {
-    if (check("cholesky", "x", x, true) != ND_OK)
+    if (nd__linalg_check("cholesky", "x", x, true) != ND_OK)
         return NULL;
     nd_auto nd_tensor *host = nd__operands_to_host("cholesky", x);
     nd_auto nd_tensor *symmetric = symmetric_part(host);
     nd__linalg_call call = {.op = ND_OP_cholesky};
     const nd_tensor *inputs[] = {symmetric};
-    return symmetric ? nd__operands_to_device_of(
-                           "cholesky", x,
-                           run("cholesky", &call, inputs, 1, 2, x->shape + x->ndim - 2, NULL))
+    return symmetric ? nd__operands_to_device_of("cholesky", x,
+                                                 nd__linalg_run("cholesky", &call, inputs, 1, 2,
+                                                                x->shape + x->ndim - 2, NULL))
                      : NULL;
 }
 
@@ -402,7 +209,7 @@ static nd_tensor *packed_qr(const nd_tensor *host) {
     int64_t m = host->shape[host->ndim - 2], n = host->shape[host->ndim - 1];
     nd__linalg_call call = {.op = ND_OP_qr};
     const int64_t tail = m * n + n * n;
-    return run("qr", &call, &host, 1, 1, &tail, NULL);
+    return nd__linalg_run("qr", &call, &host, 1, 1, &tail, NULL);
 }
 
 /// With more columns than rows: q and the left of r are those of the first columns, and the right
@@ -423,7 +230,7 @@ static nd_status wide_qr(const nd_tensor *x, const nd_tensor *host, nd_tensor **
 }
 
 nd_status nd_qr(const nd_tensor *x, nd_tensor **ret_q, nd_tensor **ret_r) {
-    nd_status status = check("qr", "x", x, false);
+    nd_status status = nd__linalg_check("qr", "x", x, false);
     nd_auto nd_tensor *host = status == ND_OK ? nd__operands_to_host("qr", x) : NULL;
     if (!host)
         return nd_error_get_status();
@@ -445,12 +252,12 @@ nd_status nd_qr(const nd_tensor *x, nd_tensor **ret_q, nd_tensor **ret_r) {
 static nd_tensor *packed_values(const char *name, nd_op op, const nd_tensor *host, bool only,
                                 int64_t elements) {
     nd__linalg_call call = {.op = op, .values_only = only};
-    return host ? run(name, &call, &host, 1, 1, &elements, NULL) : NULL;
+    return host ? nd__linalg_run(name, &call, &host, 1, 1, &elements, NULL) : NULL;
 }
 
 static nd_status svd(const char *name, const nd_tensor *x, nd_tensor **ret_u, nd_tensor **ret_s,
                      nd_tensor **ret_vt) {
-    nd_status status = check(name, "x", x, false);
+    nd_status status = nd__linalg_check(name, "x", x, false);
     nd_auto nd_tensor *host = status == ND_OK ? nd__operands_to_host(name, x) : NULL;
     if (!host)
         return nd_error_get_status();
@@ -468,7 +275,7 @@ nd_status nd_svd(const nd_tensor *x, nd_tensor **ret_u, nd_tensor **ret_s, nd_te
 }
 
 static nd_tensor *singular_values(const char *name, const nd_tensor *x) {
-    if (check(name, "x", x, false) != ND_OK)
+    if (nd__linalg_check(name, "x", x, false) != ND_OK)
         return NULL;
     nd_tensor *s = NULL;
     if (nd__record_wants_history(&x, 1)) // the gradient is one of u and v
@@ -485,7 +292,7 @@ nd_tensor *nd_svdvals(const nd_tensor *x) {
 
 static nd_status eigh(const char *name, const nd_tensor *x, bool only, nd_tensor **ret_values,
                       nd_tensor **ret_vectors) {
-    nd_status status = check(name, "x", x, true);
+    nd_status status = nd__linalg_check(name, "x", x, true);
     nd_auto nd_tensor *host = status == ND_OK ? nd__operands_to_host(name, x) : NULL;
     nd_auto nd_tensor *symmetric = symmetric_part(host);
     if (!symmetric)
@@ -513,14 +320,15 @@ nd_tensor *nd_eigvalsh(const nd_tensor *x) {
 
 /// Sign, logarithm and value of the determinant: [..., 3], on the host.
 static nd_tensor *packed_slogdet(const char *name, const nd_tensor *x) {
-    if (check(name, "x", x, true) != ND_OK)
+    if (nd__linalg_check(name, "x", x, true) != ND_OK)
         return NULL;
     nd_auto nd_tensor *host = nd__operands_to_host(name, x);
     if (!host)
         return NULL;
     if (x->shape[x->ndim - 1] > 0) {
         nd__linalg_call call = {.op = ND_OP_slogdet};
-        return run(name, &call, (const nd_tensor *const[]){host}, 1, 1, (const int64_t[]){3}, NULL);
+        return nd__linalg_run(name, &call, (const nd_tensor *const[]){host}, 1, 1,
+                              (const int64_t[]){3}, NULL);
     }
     int64_t shape[ND_MAX_DIMS]; // of no rows
     for (int i = 0; i < x->ndim - 2; i++)
@@ -553,15 +361,15 @@ nd_status nd_slogdet(const nd_tensor *x, nd_tensor **ret_sign, nd_tensor **ret_l
 }
 
 nd_tensor *nd_matrix_rank(const nd_tensor *x, double tolerance) {
-    if (check("matrix_rank", "x", x, false) != ND_OK ||
-        check_tolerance("matrix_rank", tolerance) != ND_OK)
+    if (nd__linalg_check("matrix_rank", "x", x, false) != ND_OK ||
+        nd__linalg_check_tolerance("matrix_rank", tolerance) != ND_OK)
         return NULL;
     nd_tensor *rank = NULL;
     nd_no_grad {
         const int last = -1;
         nd_auto nd_tensor *s = singular_values("matrix_rank", x);
         nd_auto nd_tensor *largest = nd_slice(s, 0, 1, 1, -1);
-        nd_auto nd_tensor *limit = nd_mul_scalar(largest, tolerance_of(x, tolerance));
+        nd_auto nd_tensor *limit = nd_mul_scalar(largest, nd__linalg_tolerance_of(x, tolerance));
         nd_auto nd_tensor *above = nd_greater(s, limit);
         rank = nd_count_nonzero(above, 1, &last, false);
     }
@@ -578,7 +386,7 @@ static nd_tensor *as_norm(nd_tensor *x, bool keepdims) {
 }
 
 nd_tensor *nd_matrix_norm(const nd_tensor *x, nd_matrix_norm_kind kind, bool keepdims) {
-    if (check("matrix_norm", "x", x, false) != ND_OK)
+    if (nd__linalg_check("matrix_norm", "x", x, false) != ND_OK)
         return NULL;
     const int rows = -2, columns = -1, both[] = {-2, -1};
     if (kind == ND_MATRIX_NORM_FROBENIUS)

@@ -1,4 +1,5 @@
-// Parts of what decompositions record. An operation has one result, so the matrices of a
+// What operations of linear algebra share: checks, the run of one, and parts of what decompositions
+// record. An operation has one result, so the matrices of a
 // decomposition stand behind each other in the last axis of one tensor, and what the caller gets
 // are views of it.
 //
@@ -14,6 +15,24 @@
 #define ND_LIB_OPS_LINALG_H
 #include "lib/tensor/tensor.h"
 #include <nd/linalg.h>
+
+/// What the CPU computes (kernels/cpu/linalg.h).
+typedef struct nd__linalg_call nd__linalg_call;
+
+/// Status of an operand: floats, [..., m, n] or `square`.
+nd_status nd__linalg_check(const char *name, const char *argument, const nd_tensor *x, bool square);
+
+/// Status of a tolerance: finite.
+nd_status nd__linalg_check_tolerance(const char *name, double tolerance);
+
+/// The tolerance, or for a negative one the usual.
+double nd__linalg_tolerance_of(const nd_tensor *x, double tolerance);
+
+/// Computes `call`, of which the operation and its options are set, of inputs on the host with the
+/// same batch, and records it: [batch, tail].
+nd_tensor *nd__linalg_run(const char *name, nd__linalg_call *call, const nd_tensor *const *inputs,
+                          size_t count, int tail, const int64_t *tail_shape,
+                          const nd_op_attrs *attrs);
 
 /// The vector of `columns` elements that begins at `offset` of the last axis.
 nd_tensor *nd__linalg_vector(const nd_tensor *packed, int64_t offset, int64_t columns);
