@@ -52,6 +52,13 @@ extern _Thread_local nd__block_cache nd__block_caches[ND__BLOCK_CACHED_CLASSES];
 void *nd__block_new_slowly(size_t bytes);
 void nd__block_free_slowly(nd_object *object);
 
+/// Bytes of the blocks of a class.
+static inline size_t nd__block_bytes(uint32_t class) {
+    if (class < ND__BLOCK_CACHED_CLASSES - 1)
+        return (size_t)(class + 1) * ND__BLOCK_UNIT;
+    return (size_t)(2 * ND__BLOCK_FINE) << (class - (ND__BLOCK_CACHED_CLASSES - 1));
+}
+
 /// Class of the cached classes for a size up to ND__BLOCK_FINE.
 static inline uint32_t nd__block_class(size_t bytes) {
     return (uint32_t)((bytes - 1) / ND__BLOCK_UNIT);
@@ -114,7 +121,6 @@ uint64_t nd__block_trim(void);
 uint64_t nd__block_cached_bytes(void);
 
 // For checked.c.
-size_t nd__block_bytes(uint32_t class);
 uint32_t nd__block_class_of(size_t bytes);
 /// A block comes into use: nothing is left of who was there before.
 void nd__block_begin(nd_object *block, uint32_t class);
