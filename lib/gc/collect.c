@@ -15,6 +15,7 @@
 #include "lib/base/versioned.h"
 #include "lib/gc/collection.h"
 #include "lib/gc/cycles.h"
+#include "lib/gc/forecast.h"
 #include "lib/gc/gc_totals.h"
 #include "lib/gc/look.h"
 #include "lib/gc/policy.h"
@@ -156,21 +157,20 @@ static void free_garbage(nd_thread *thread, nd_collection *collection) {
     collection->report.collected_bytes += thread->collected_bytes - bytes_before;
 }
 
-static void only_warn(nd_collection *collection) {
-    nd__cycles_begin(collection);
-    for (size_t i = 0; i < collection->count; i++)
-        nd__cycles_join(collection, i);
-    collection->report.cycles += nd__cycles_count(collection);
+/// False without memory to say all that would be freed.
+static bool only_warn(nd_collection *collection) {
+    bool complete = nd__forecast(collection);
     make_revivable(collection);
     for (size_t i = 0; i < collection->count; i++)
         nd__atomic_clear_flags(&collection->objects[i]->flags, ND__DYING | ND__REVIVABLE);
     let_go(collection);
-    collection->report.collected_objects += collection->count;
+    return complete;
 }
 
 // ------------------------------------------------------------------------------------ a collection
 
-/// One round. False when there is no memory for the passes (then nothing has happened).
+/// One round. False when there is no memory for the passes (then nothing has happened), or to say all
+/// that would be freed.
 static bool collect_round(nd_thread *thread, nd_collection *collection, nd_manager *const *managers,
                           size_t count, bool *ret_again) {
     *ret_again = false;
@@ -181,10 +181,8 @@ static bool collect_round(nd_thread *thread, nd_collection *collection, nd_manag
     if (collection->count == 0)
         return true;
     explain_cycles(collection);
-    if (collection->mode == ND_GC_WARN) {
-        only_warn(collection);
-        return true;
-    }
+    if (collection->mode == ND_GC_WARN)
+        return only_warn(collection);
     if (collection->any_weak)
         clear_weak_references(collection);
     bool finalized = collection->any_finalizer;

@@ -1,5 +1,5 @@
-// One collection: the memory of its passes, and the passes over a set of candidates. For
-// lib/gc/collect.c (when, what happens around them) and cycles.c (explanation).
+// One collection: the memory of its passes, and the passes over a set of candidates. For look.c (the
+// gate around them), collect.c (what happens then), cycles.c and forecast.c (explanation).
 //
 //   candidate   a tracked object in the set; object->gc_index is its place in `objects`, which is
 //   trusted only when

@@ -42,7 +42,8 @@ uint32_t *nd__cycles_begin(nd_collection *collection) {
     return collection->internal;
 }
 
-void nd__cycles_join(nd_collection *collection, size_t index) {
+/// Joins the groups of the candidate and of the garbage it points to.
+static void join_groups(nd_collection *collection, size_t index) {
     nd_object *object = collection->objects[index];
     group_visitor visitor = {
         .visitor = {visit_group}, .collection = collection, .index = (uint32_t)index};
@@ -208,7 +209,7 @@ void nd__cycles_explain(nd_collection *collection, nd_gc_cycle_callback callback
         return;
     nd__cycles_begin(collection);
     for (size_t i = 0; i < collection->count; i++)
-        nd__cycles_join(collection, i);
+        join_groups(collection, i);
     chain_groups(collection);
     memset(collection->live, 0, collection->count);
     for (size_t first = 0; first < collection->count; first++) {

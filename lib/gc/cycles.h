@@ -8,9 +8,7 @@
 
 /// Everything is a group of its own. Returns the forest of the groups (cut.h).
 uint32_t *nd__cycles_begin(nd_collection *collection);
-/// Joins the groups of the candidate and of the garbage it points to.
-void nd__cycles_join(nd_collection *collection, size_t index);
-/// Number of groups of garbage that are connected by the edges joined so far.
+/// Number of groups of garbage that are connected by the edges that have joined them so far.
 size_t nd__cycles_count(const nd_collection *collection);
 /// Hands each group's path, size and bytes to the callback.
 void nd__cycles_explain(nd_collection *collection, nd_gc_cycle_callback callback, void *data);

@@ -81,7 +81,8 @@ static void test_storage_is_aligned_and_counted(void **state) {
         for (int64_t size = 0; size < 300; size += 7) {
             nd_tensor *x = nd_empty(ND_SHAPE(size), ND_F32);
             assert_handle(x);
-            assert_int_equal((uintptr_t)nd_get_data(x) % 64, 0);
+            // In the tensor's own block to half a cache line, elsewhere to a line.
+            assert_int_equal((uintptr_t)nd_get_data(x) % (size * 4 <= 256 ? 32 : 64), 0);
             memset(nd_get_data(x), 1, (size_t)size * 4);
             assert_int_equal(nd_get_storage_bytes(x), size * 4);
             nd_manager_stats stats = ND_MANAGER_STATS_INIT;
