@@ -99,9 +99,9 @@ static void settle(forecast *f, outside *entry) {
 
 // ------------------------------------------------------------------------------------------- edges
 
-/// What is counted apart. A manager is no object of a manager.
-static bool is_outside(const nd_object *target) {
-    return !nd__object_is_own_garbage(target) && !(target->type->flags & ND__TYPE_MANAGER);
+/// Managers are not: they are no objects of a manager.
+static bool is_counted(const nd_object *target) {
+    return !(target->type->flags & ND__TYPE_MANAGER);
 }
 
 static void visit_of_garbage(nd_visitor *visitor, nd_object *target, const char *label) {
@@ -109,7 +109,7 @@ static void visit_of_garbage(nd_visitor *visitor, nd_object *target, const char 
     forecast *f = (forecast *)visitor;
     if (nd__object_is_own_garbage(target))
         nd__cut_group_join(f->collection->internal, f->from, target->gc_index);
-    else if (is_outside(target) && f->memory && make_room(f, 1))
+    else if (is_counted(target) && f->memory && make_room(f, 1))
         explain_edge(f, target);
 }
 
@@ -121,7 +121,7 @@ static void visit_to_count(nd_visitor *visitor, nd_object *target, const char *l
 static void visit_of_outside(nd_visitor *visitor, nd_object *target, const char *label) {
     (void)label;
     forecast *f = (forecast *)visitor;
-    if (!is_outside(target))
+    if (nd__object_is_own_garbage(target) || !is_counted(target))
         return;
     size_t before = f->count;
     outside *entry = explain_edge(f, target);

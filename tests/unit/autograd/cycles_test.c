@@ -66,6 +66,35 @@ static void test_G15_parameter_and_gradient(void **state) {
     assert_null(nd_weak_get(weak_grad));
 }
 
+/// Storages, views and saved tensors, which the collector does not examine, die with a graph.
+static void test_warned_of_is_what_a_graph_holds(void **state) {
+    (void)state;
+    nd_tensor *p = make_leaf(VALUES(1, 2));
+    backward_with_graph(p);
+    nd_auto nd_tensor *held = nd_slice(p, 0, 1, 1, 0); // keeps p, and what p leads to
+    nd_tensor *q = make_leaf(VALUES(3, 4));
+    backward_with_graph(q);
+    nd_release(p);
+    nd_release(q);
+    nd_gc_report warned = ND_GC_REPORT_INIT, freed = ND_GC_REPORT_INIT;
+    for (int round = 0; round < 2; round++) {
+        uint64_t objects = nd_manager_get_total_objects(NULL),
+                 bytes = nd_manager_get_total_bytes(NULL);
+        assert_ok(nd_gc_set_mode(ND_GC_WARN));
+        assert_ok(nd_gc_collect(NULL, &warned));
+        assert_int_equal(nd_manager_get_total_objects(NULL), objects);
+        assert_ok(nd_gc_set_mode(ND_GC_OFF));
+        assert_ok(nd_gc_collect(NULL, &freed));
+        assert_true(freed.collected_objects > 3 && freed.collected_bytes > 8);
+        assert_int_equal(freed.collected_objects, objects - nd_manager_get_total_objects(NULL));
+        assert_int_equal(freed.collected_bytes, bytes - nd_manager_get_total_bytes(NULL));
+        assert_int_equal(warned.collected_objects, freed.collected_objects);
+        assert_int_equal(warned.collected_bytes, freed.collected_bytes);
+        nd_release(held);
+        held = NULL;
+    }
+}
+
 static void test_G15_at_the_boundary_of_a_step(void **state) {
     (void)state;
     assert_ok(nd_gc_set_mode(ND_GC_ON));
@@ -238,6 +267,7 @@ static void test_G36_training_threads_beside_a_collecting_one(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_G15_parameter_and_gradient),
+        ND_TEST(test_warned_of_is_what_a_graph_holds),
         ND_TEST(test_G15_at_the_boundary_of_a_step),
         ND_TEST(test_G15_ends_without_the_collector),
         ND_TEST(test_G15_parameter_and_graph_in_different_managers),
