@@ -213,6 +213,37 @@ static void test_a_missing_barrier_shows(void **state) {
     assert_true(wrong[0] > 8);
 }
 
+/// And so does one in which a warp that is ahead writes what another one has yet to read.
+static void test_a_warp_that_is_ahead_shows(void **state) {
+    (void)state;
+    cudaStream_t stream = stream_new();
+    int wrong[2] = {0, 0};
+    for (uint64_t seed = 1; seed <= 16; seed++)
+        for (int wait = 0; wait < 2; wait++) {
+            cudart_set_seed(seed);
+            float *x = floats(stream), *y = floats(stream), from[COUNT], found[COUNT];
+            for (int i = 0; i < COUNT; i++)
+                from[i] = (float)(i % 7);
+            assert_cuda(cudaMemcpyAsync(x, from, sizeof from, cudaMemcpyHostToDevice, stream));
+            assert_cuda(test_sums(y, x, COUNT, wait, stream));
+            to_host(found, y, stream);
+            assert_cuda(cudaStreamSynchronize(stream));
+            bool right = true;
+            for (int i = 0; i < COUNT; i++) {
+                float sum = 64;
+                for (int k = 0; k < 64; k++)
+                    sum += 2 * from[i / 64 * 64 + k];
+                right = right && found[i] == sum;
+            }
+            wrong[wait] += !right;
+            assert_cuda(cudaFreeAsync(x, stream));
+            assert_cuda(cudaFreeAsync(y, stream));
+        }
+    assert_int_equal(wrong[1], 0);
+    assert_true(wrong[0] > 4);
+    assert_cuda(cudaStreamDestroy(stream));
+}
+
 /// In whichever order the threads run, and beside barriers.
 static void test_lanes_of_a_warp_exchange(void **state) {
     (void)state;
@@ -392,6 +423,7 @@ int main(void) {
         ND_TEST(test_asking_again_and_again_is_enough),
         ND_TEST(test_the_null_stream),
         ND_TEST(test_a_missing_barrier_shows),
+        ND_TEST(test_a_warp_that_is_ahead_shows),
         ND_TEST(test_lanes_of_a_warp_exchange),
         ND_TEST(test_calls_inside_a_function_are_refused),
         ND_TEST(test_what_cannot_be_launched),

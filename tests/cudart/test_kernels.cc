@@ -60,6 +60,32 @@ __global__ void shuffle_kernel(float *to, const float *from, int mistake) {
     to[blockIdx.x * THREADS + threadIdx.x] = other;
 }
 
+/// The sum over each block's elements, twice, the second time of each 1 more; without `wait` a warp may
+/// write its second sum over a first one that another warp has not read.
+__global__ void sums_kernel(float *to, const float *from, bool wait) {
+    __shared__ float sums[THREADS / 32];
+    float total = 0;
+    for (int turn = 0; turn < 2; turn++) {
+        float sum = from[blockIdx.x * THREADS + threadIdx.x] + (float)turn;
+        for (int half = 16; half > 0; half /= 2) {
+            unsigned word;
+            memcpy(&word, &sum, sizeof word);
+            word = __shfl_xor_sync(0xFFFFFFFFu, word, half);
+            float other;
+            memcpy(&other, &word, sizeof other);
+            sum += other;
+        }
+        if (wait)
+            __syncthreads();
+        if (threadIdx.x % 32 == 0)
+            sums[threadIdx.x / 32] = sum;
+        __syncthreads();
+        for (int warp = 0; warp < THREADS / 32; warp++)
+            total += sums[warp];
+    }
+    to[blockIdx.x * THREADS + threadIdx.x] = total;
+}
+
 __global__ void held_kernel(float *to, int *begun, const int *may_write) {
     __atomic_store_n(begun, 1, __ATOMIC_RELEASE);
     while (!__atomic_load_n(may_write, __ATOMIC_ACQUIRE)) {
@@ -96,6 +122,11 @@ cudaError_t test_shuffle(float *to, const float *from, long count, int mistake,
                          cudaStream_t stream) {
     cudaLaunchConfig_t config = blocks_for(count, stream);
     return cudaLaunchKernelEx(&config, shuffle_kernel, to, from, mistake);
+}
+
+cudaError_t test_sums(float *to, const float *from, long count, int wait, cudaStream_t stream) {
+    cudaLaunchConfig_t config = blocks_for(count, stream);
+    return cudaLaunchKernelEx(&config, sums_kernel, to, from, wait != 0);
 }
 
 cudaError_t test_held_write(float *to, int *begun, const int *may_write, cudaStream_t stream) {

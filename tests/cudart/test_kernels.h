@@ -15,6 +15,9 @@ cudaError_t test_reverse(float *to, const float *from, long count, int wait, cud
 /// 2 a lane that takes no part is read, 3 a lane that is waited for has ended.
 cudaError_t test_shuffle(float *to, const float *from, long count, int mistake,
                          cudaStream_t stream);
+/// For each element the sum of its 64 neighbours, and once more with 1 added to each; without `wait` it
+/// lacks a barrier between the two.
+cudaError_t test_sums(float *to, const float *from, long count, int wait, cudaStream_t stream);
 /// Says that it has begun, and writes 1 when it may.
 cudaError_t test_held_write(float *to, int *begun, const int *may_write, cudaStream_t stream);
 #ifdef __cplusplus

@@ -2,7 +2,9 @@
 //
 // Each thread has a stack of its own, and gives way only at a barrier or a shuffle, behind which the
 // order is another: a kernel that forgets a barrier reads what is not written yet. A barrier waits
-// for the block, a shuffle for the lanes of its warp that the mask names.
+// for the block, a shuffle for the lanes of its warp that the mask names. Now all warps go from shuffle
+// to shuffle together, now each goes on to its next barrier before another one begins: then what it
+// writes meets those that have not read yet.
 #include "tests/cudart/runtime.h"
 #include "tests/model/fiber.h"
 #include <stdlib.h>
@@ -116,33 +118,63 @@ static bool warp_is_complete(unsigned i) {
     return true;
 }
 
+static unsigned lanes_of(unsigned first) {
+    return block.count - first < WARP ? block.count - first : WARP;
+}
+
+/// Lets the lanes of a warp go on that have what they wait for there; false: none has.
+static bool release_warp(unsigned first) {
+    bool complete[WARP], any = false;
+    for (unsigned lane = 0; lane < lanes_of(first); lane++) {
+        complete[lane] = block.place[first + lane] == IN_WARP && warp_is_complete(first + lane);
+        any |= complete[lane];
+    }
+    for (unsigned lane = 0; lane < lanes_of(first); lane++)
+        if (complete[lane])
+            block.place[first + lane] = READY;
+    return any;
+}
+
 /// Lets those go on who have what they wait for; false: nobody.
 static bool release_waiting(void) {
     unsigned at_barrier = 0;
-    bool complete[MOST_THREADS], any = false;
-    for (unsigned i = 0; i < block.count; i++) {
-        complete[i] = block.place[i] == IN_WARP && warp_is_complete(i);
-        any |= complete[i];
-        at_barrier += block.place[i] == AT_BARRIER;
-    }
+    bool any = false;
+    for (unsigned first = 0; first < block.count; first += WARP)
+        any |= release_warp(first);
     for (unsigned i = 0; i < block.count; i++)
-        if (complete[i] || at_barrier == block.count)
-            block.place[i] = READY;
+        at_barrier += block.place[i] == AT_BARRIER;
+    for (unsigned i = 0; at_barrier == block.count && i < block.count; i++)
+        block.place[i] = READY;
     return any || at_barrier == block.count;
+}
+
+/// Runs those of some threads that are ready until each waits or has ended.
+static void run_threads(unsigned first, unsigned count, uint64_t order) {
+    inside_block = true;
+    for (unsigned i = 0; i < count; i++) {
+        unsigned thread = block.current = first + cudart_shuffled(i, count, order);
+        threadIdx.x = thread;
+        if (block.place[thread] == READY)
+            fiber_switch(guard, stacks[thread]);
+    }
+    inside_block = false;
 }
 
 /// Runs whoever is ready until all wait or have ended; how many have not ended.
 static unsigned run_ready(uint64_t order) {
+    const unsigned warps = (block.count + WARP - 1) / WARP;
+    if (order >> 63)
+        for (unsigned i = 0; i < warps; i++) {
+            const unsigned first = WARP * cudart_shuffled(i, warps, order);
+            do
+                run_threads(first, lanes_of(first), order);
+            while (release_warp(first));
+        }
+    else
+        run_threads(0, block.count, order);
     unsigned left_over = 0;
-    inside_block = true;
-    for (unsigned i = 0; i < block.count; i++) {
-        unsigned thread = block.current = cudart_shuffled(i, block.count, order);
-        threadIdx.x = thread;
-        if (block.place[thread] == READY)
-            fiber_switch(guard, stacks[thread]);
-        left_over += block.place[thread] != ENDED;
-    }
-    inside_block = false;
+    for (unsigned i = 0; i < block.count; i++)
+        left_over += block.place[i] != ENDED;
     return left_over;
 }
 
