@@ -248,7 +248,14 @@ static void concat_rows(void *context, int64_t begin, int64_t end) {
 
 /// Operand k where it stands in out, as a copy of its own, which may go past the caches.
 static nd_status concat_operand(const nd_kernel_call *call, int k, int64_t before) {
+    const nd_operand *out = &call->operand[0], *x = &call->operand[k];
     const int64_t rows = call->shape[0], columns = call->attrs.i[k - 1];
+    const int64_t bytes = nd__dtype_bytes(out->dtype);
+    char *to = (char *)out->data + before * bytes;
+    if (rows == 1 && columns * bytes < 4 * ND__PARALLEL_WORK) {
+        nd__bytes_copy(to, x->data, (size_t)(columns * bytes));
+        return ND_OK;
+    }
     nd_kernel_call copy;
     copy.op = ND_OP_clone;
     copy.noperands = 2;
@@ -256,14 +263,11 @@ static nd_status concat_operand(const nd_kernel_call *call, int k, int64_t befor
     copy.shape[0] = rows;
     copy.shape[copy.ndim - 1] = rows > 1 && columns == 1 ? rows : columns;
     for (int i = 0; i < 2; i++) {
-        const nd_operand *from = &call->operand[i == 0 ? 0 : k];
-        copy.operand[i].data = from->data;
-        copy.operand[i].dtype = from->dtype;
+        copy.operand[i].data = i == 0 ? to : x->data;
+        copy.operand[i].dtype = out->dtype;
         copy.operand[i].strides[1] = 1;
-        copy.operand[i].strides[0] = rows > 1 ? from->strides[0] : 1;
+        copy.operand[i].strides[0] = rows == 1 ? 1 : i == 0 ? out->strides[0] : x->strides[0];
     }
-    copy.operand[0].data =
-        (char *)call->operand[0].data + before * nd__dtype_bytes(call->operand[0].dtype);
     return nd__cpu_copy(&copy);
 }
 

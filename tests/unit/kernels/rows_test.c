@@ -138,6 +138,8 @@ static void test_rows_behind_each_other(void **state) {
                          1 + below(80), 1 + below(200));
         check_concat(ND_F32, 4, 2, 1024, 1500);
         check_concat(ND_I64, 8, 3, 3, 1 << 20); // past the caches
+        check_concat(ND_F32, 4, 3, 1, 1 << 18); // one row
+        check_concat(ND_F16, 2, 4, 300, 1);     // columns
     }
 }
 
