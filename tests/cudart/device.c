@@ -53,8 +53,8 @@ static void at_process_exit(void) {
 }
 
 /// A block that the backend keeps for its next allocation is not free to the eyes of this runtime. So
-/// it keeps none, but where a test asks for it.
-__attribute__((constructor)) static void keep_nothing(void) {
+/// it keeps none, but where a test asks for it. Before the constructor that puts tests on a device.
+__attribute__((constructor(101))) static void keep_nothing(void) {
     (void)setenv("ND_CUDA_KEEP", "0", 0);
 }
 
