@@ -13,6 +13,7 @@ bool nd__onednn_is_used(void);
 typedef struct nd__onednn_before {
     int threads; ///< of OpenMP
     sigset_t blocked;
+    int cancel_state;
     uint32_t kind;
     bool first; ///< nobody has left such a computation yet
 } nd__onednn_before;
@@ -24,7 +25,8 @@ typedef struct nd__onednn_before {
 
 /// Between these two oneDNN starts no threads on behalf of the calling one, and signals to it wait:
 /// the code that oneDNN generates for products of AVX-512 uses the stack pointer for data, and a
-/// handler would write its frame there, into the heap.
+/// handler would write its frame there, into the heap. Nor is the thread cancelled there, in the
+/// middle of C++.
 /// `kind`: below ND__ONEDNN_KINDS; equal for computations that oneDNN does alike. False: the
 /// process ends, and oneDNN with it, or there is no room; compute without it, and do not leave.
 bool nd__onednn_enter(uint32_t kind, nd__onednn_before *ret_before);

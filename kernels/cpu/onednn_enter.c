@@ -23,6 +23,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -71,7 +72,8 @@ static uint64_t now_ns(void) {
 }
 
 static void nap(void) {
-    nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
+    // Unlike nanosleep() no cancellation point.
+    syscall(SYS_nanosleep, &(struct timespec){.tv_nsec = NAP_NS}, NULL);
 }
 
 /// Not in a child that was made without its handlers: those who were inside are not there.
@@ -210,6 +212,19 @@ static bool begin_kind(void) {
     return false;
 }
 
+/// No handler and no cancellation ends what runs on this thread.
+static void hold_thread(nd__onednn_before *before) {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before->blocked);
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before->cancel_state);
+}
+
+static void let_thread_go(const nd__onednn_before *before) {
+    pthread_setcancelstate(before->cancel_state, NULL);
+    pthread_sigmask(SIG_SETMASK, &before->blocked, NULL);
+}
+
 static void give_kind_up(void) {
     pthread_rwlock_unlock(&beginning);
     nd__onednn_end_code();
@@ -223,13 +238,11 @@ static void end_kind(uint32_t kind) {
 
 bool nd__onednn_enter(uint32_t kind, nd__onednn_before *ret_before) {
     nd__onednn_before before = {.threads = 1, .kind = kind};
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before.blocked);
+    hold_thread(&before);
     watch_thread();
     before.first = !is_known(kind);
     if (before.first && !begin_kind()) {
-        pthread_sigmask(SIG_SETMASK, &before.blocked, NULL);
+        let_thread_go(&before);
         return false;
     }
     atomic_fetch_add(&inside, 1);
@@ -237,7 +250,7 @@ bool nd__onednn_enter(uint32_t kind, nd__onednn_before *ret_before) {
         atomic_fetch_sub(&inside, 1);
         if (before.first)
             give_kind_up();
-        pthread_sigmask(SIG_SETMASK, &before.blocked, NULL);
+        let_thread_go(&before);
         return false;
     }
     if (openmp.get_max_threads && openmp.set_num_threads) {
@@ -255,6 +268,6 @@ void nd__onednn_leave(const nd__onednn_before *before) {
     if (before->first)
         end_kind(before->kind);
     atomic_fetch_sub(&inside, 1);
-    pthread_sigmask(SIG_SETMASK, &before->blocked, NULL);
+    let_thread_go(before);
 }
 #endif

@@ -1,6 +1,7 @@
 #include "lib/base/cgroup.h"
 #include <fcntl.h>
 #include <limits.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +9,9 @@
 
 void nd__cgroup_read(const char *path, char *text, size_t bytes) {
     size_t used = 0;
+    int state;
+    // Callers hold locks, and no function of the library is a cancellation point.
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
     int file = open(path, O_RDONLY | O_CLOEXEC);
     if (file >= 0) {
         ssize_t got;
@@ -15,6 +19,7 @@ void nd__cgroup_read(const char *path, char *text, size_t bytes) {
             used += (size_t)got;
         close(file);
     }
+    pthread_setcancelstate(state, NULL);
     text[used] = '\0';
 }
 

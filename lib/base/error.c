@@ -3,6 +3,7 @@
 #include "lib/base/error.h"
 #include "lib/base/alloc.h"
 #include "lib/base/atomics.h"
+#include "lib/base/cancel.h"
 #include "lib/base/thread.h"
 #include <stdarg.h>
 #include <stdio.h>
@@ -154,6 +155,7 @@ void nd__error_end(nd_error_state *outer) {
 }
 
 static void complain(const char *format, va_list arguments) {
+    ND__UNCANCELLED;
     fputs("ndarc: ", stderr);
     vfprintf(stderr, format, arguments);
     fputc('\n', stderr);

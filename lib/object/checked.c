@@ -4,6 +4,7 @@
 // sum of their classes' sizes. With places a block ends in a record, which begins empty.
 #include "lib/object/checked.h"
 #include "lib/base/alloc.h"
+#include "lib/base/cancel.h"
 #include "lib/base/error.h"
 #include "lib/base/lock.h"
 #include "lib/base/seam.h"
@@ -235,6 +236,7 @@ static void tell_place(const char *what, const place *place) {
 }
 
 void nd__checked_tell_dead(const char *what, nd_object *object) {
+    ND__UNCANCELLED;
     if (!object->type)
         nd__error_fatal("%s of a dead object at %p, whose memory has been given back to the system",
                         what, (void *)object);

@@ -3,6 +3,7 @@
 // result to where the operand is.
 #include "lib/ops/fft.h"
 #include "kernels/cpu/fft.h"
+#include "lib/base/cancel.h"
 #include "lib/base/error.h"
 #include "lib/ops/operands.h"
 #include "lib/tensor/create.h"
@@ -65,6 +66,7 @@ static nd_status run(const char *name, const nd_tensor *x, const nd__fft_map *ma
         call.outer *= x->shape[i];
     for (int i = map->axis + 1; i < x->ndim - (map->op != ND_OP_rfft); i++)
         call.inner *= x->shape[i];
+    ND__UNCANCELLED; // FFTW is opened
     nd__fft_result done = nd__cpu_fft(&call);
     return done == ND__FFT_DONE ? ND_OK : refuse(name, x->dtype, map->n, done);
 }

@@ -5,6 +5,7 @@
 // computes, and brings the result to where the operands are.
 #include "lib/ops/linalg.h"
 #include "kernels/cpu/linalg.h"
+#include "lib/base/cancel.h"
 #include "lib/base/error.h"
 #include "lib/ops/operands.h"
 #include "lib/tensor/copy.h"
@@ -137,6 +138,7 @@ nd_tensor *nd__linalg_run(const char *name, nd__linalg_call *call, const nd_tens
     int64_t matrix = 0;
     int place = 0;
     nd__linalg_result done = ND__LINALG_DONE;
+    ND__UNCANCELLED; // LAPACK is opened, and is somebody else's
     if (result->numel > 0 && x->numel > 0)
         done = nd__cpu_linalg(call, &matrix, &place);
     else if (result->numel > 0)

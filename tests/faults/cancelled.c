@@ -6,6 +6,8 @@
 #include "tests/behaviour/late.h"
 #include "tests/testing.h"
 #include "tests/training.h"
+#include <nd/fft.h>
+#include <nd/linalg.h>
 #include <nd/nn.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -13,7 +15,7 @@
 
 static char folder[] = "/tmp/ndarc-cancelled-XXXXXX";
 static char path[128];
-static const char *came_back; ///< from which call, last
+static const char *came_back = "no call"; ///< from which call, last
 static FILE *nowhere;
 static nd_tensor *x, *images, *labels;
 
@@ -94,6 +96,24 @@ static void call_release(void) {
     nd_resource_callbacks callbacks = {
         .size = sizeof callbacks, .version = 1, .free = sleep_and_free};
     nd_release(nd_resource_new("slow", malloc(8), 8, &callbacks));
+}
+
+/// The first of the process asks the system how much of them is to be kept.
+static void call_large_release(void) {
+    nd_release(nd_ones(ND_SHAPE(1 << 24), ND_F32));
+    nd_release(nd_ones(ND_SHAPE(1 << 24), ND_F32));
+}
+
+/// The first ones open libraries and start threads.
+static void call_kernels(void) {
+    nd_tensor *matrix = nd_full(ND_SHAPE(300, 300), 0.5, ND_F32);
+    nd_release(nd_matmul(matrix, matrix));
+    nd_release(nd_rfft(matrix, 0, -1, ND_FFT_NORM_BACKWARD));
+    nd_release(nd_det(matrix));
+    nd_release(matrix);
+    int threads = nd_get_num_threads();
+    nd_set_num_threads(1);
+    nd_set_num_threads(threads);
 }
 
 static void call_save_and_load(void) {
@@ -194,9 +214,17 @@ static void end_files(void) {
 static void test_F34_cancelled_inside_every_call_that_may_wait(void **state) {
     (void)state;
     static const call calls[] = {
-        {"collection", call_collection}, {"close", call_close},         {"dispose", call_dispose},
-        {"release", call_release},       {"files", call_save_and_load}, {"dataset", call_dataset},
-        {"device", call_device},         {"backward", call_backward},   {"reports", call_reports},
+        {"large release", call_large_release},
+        {"kernels", call_kernels},
+        {"collection", call_collection},
+        {"close", call_close},
+        {"dispose", call_dispose},
+        {"release", call_release},
+        {"files", call_save_and_load},
+        {"dataset", call_dataset},
+        {"device", call_device},
+        {"backward", call_backward},
+        {"reports", call_reports},
         {"trace", call_trace},
     };
     nd_test_collects_by_policy();
