@@ -1,6 +1,6 @@
 // Exponential moving averages of a module's parameters.
 //
-// Invariant: applying and restoring take all memory before the first parameter changes. Nothing is
+// Invariant: updating, applying and restoring take all memory before anything changes. Nothing is
 // recorded.
 #include "lib/nn/ema.h"
 #include "lib/base/alloc.h"
@@ -9,6 +9,7 @@
 #include "lib/nn/optimizer.h"
 #include "lib/nn/parameters.h"
 #include "lib/object/edge.h"
+#include "lib/pressure/pressure_alloc.h"
 #include "lib/tensor/copy.h"
 #include <nd/autograd.h>
 
@@ -62,16 +63,41 @@ nd_ema *nd_ema_new(const nd_module *module, double decay) {
     return nd__place_publish_or_release(nd__place_begin(NULL, 0), &ema->header);
 }
 
-nd_status nd_ema_update(nd_ema *ema) {
-    nd_status status = check_all("ema_update", ema, false);
-    nd_grad_block block = nd__grad_block_begin(false);
+/// Every parameter as its average's dtype, owned: itself where that is its own.
+static nd_status widen(const nd_ema *ema, nd_tensor **wide) {
+    nd_status status = ND_OK;
     for (size_t i = 0; status == ND_OK && i < ema->count; i++) {
-        nd_auto nd_tensor *wide = nd_cast(ema->of[i].parameter, ema->of[i].average->dtype);
-        status = wide ? nd_mul_scalar_(ema->of[i].average, ema->decay) : nd_error_get_status();
+        nd_tensor *parameter = ema->of[i].parameter;
+        const nd_dtype dtype = ema->of[i].average->dtype;
+        wide[i] = parameter->dtype == dtype ? nd_retain(parameter) : nd_cast(parameter, dtype);
+        status = wide[i] ? ND_OK : nd_error_get_status();
+    }
+    return status;
+}
+
+nd_status nd_ema_update(nd_ema *ema) {
+    static const char operation[] = "ema_update";
+    nd_status status = check_all(operation, ema, false);
+    if (status != ND_OK)
+        return status;
+    const size_t count = ema->count;
+    nd_tensor **wide = nd__pressure_alloc_zeroed((count + 1) * sizeof *wide);
+    if (!wide)
+        return nd__error(ND_ERROR_OUT_OF_MEMORY, "%s: no memory for a list of %zu parameters",
+                         operation, count);
+    nd_grad_block block = nd__grad_block_begin(false);
+    status = widen(ema, wide);
+    if (status == ND_OK)
+        status = check_all(operation, ema, false); // a callback for memory may have closed one
+    for (size_t i = 0; status == ND_OK && i < count; i++) {
+        status = nd_mul_scalar_(ema->of[i].average, ema->decay);
         if (status == ND_OK)
-            status = nd_add_scaled_(ema->of[i].average, wide, 1 - ema->decay);
+            status = nd_add_scaled_(ema->of[i].average, wide[i], 1 - ema->decay);
     }
     nd__grad_block_end(&block);
+    for (size_t i = 0; i < count; i++)
+        nd_release(wide[i]);
+    nd__alloc_free(wide);
     return status;
 }
 

@@ -2,7 +2,7 @@
 // a new node.
 //
 // Order: everything that can be refused is refused before the first byte is written. What history
-// needs of x's old value is cloned before, too.
+// needs of x's old value is cloned before, too, and the node itself is made.
 #include "lib/base/error.h"
 #include "lib/ops/operands.h"
 #include "lib/tensor/copy.h"
@@ -53,13 +53,13 @@ static nd_status check_windows(const char *name, const nd_tensor *x, const nd_te
     return ND_OK;
 }
 
-/// Runs op with out = the first operand, x, over x's shape; then counts the write.
-static nd_status write_over(const char *name, nd_op op, nd_tensor *x,
-                            const nd_tensor *const *inputs, int count, const nd_op_attrs *attrs) {
-    if (x->numel == 0) {
-        nd__tensor_bump_version(x);
+/// Runs op with out = the first operand, x, over x's shape. Onto the same memory a copy changes no
+/// byte, though the history may change.
+static nd_status run_over(const char *name, nd_op op, nd_tensor *x, const nd_tensor *const *inputs,
+                          int count, const nd_op_attrs *attrs) {
+    bool is_copy = op == ND_OP_clone || op == ND_OP_cast;
+    if (x->numel == 0 || (is_copy && nd__overlap(x, inputs[0]) == ND__SAME))
         return ND_OK;
-    }
     nd_kernel_call call;
     call.op = op;
     call.noperands = count + 1;
@@ -74,8 +74,33 @@ static nd_status write_over(const char *name, nd_op op, nd_tensor *x,
     call.attrs.i[0] = attrs ? attrs->i[0] : 0;
     call.attrs.i[1] = attrs ? attrs->i[1] : 0;
     nd__shape_collapse(&call);
-    nd_status status = nd__launch(name, x->device, &call);
-    nd__tensor_bump_version(x);
+    return nd__launch(name, x->device, &call);
+}
+
+/// Nothing may have closed an operand since it was checked: making nodes and copies may call back.
+static nd_status check_still_open(const char *name, const nd_tensor *x,
+                                  const nd_tensor *const *inputs, int count) {
+    nd_status status = nd__tensor_check_operand(name, "x", x);
+    for (int i = 0; i < count && status == ND_OK; i++)
+        status = nd__tensor_check_operand(name, "an operand", inputs[i]);
+    return status;
+}
+
+/// The write itself, when everything else was checked. `recorded` are `inputs` as the history is to
+/// see them (record.h).
+static nd_status write_over(const char *name, nd_op op, nd_tensor *x,
+                            const nd_tensor *const *inputs, const nd_tensor *const *recorded,
+                            int count, const nd_op_attrs *attrs) {
+    nd__record_write write;
+    nd_status status = nd__record_before_write(op, x, recorded, (size_t)count, attrs, &write);
+    if (status != ND_OK)
+        return status;
+    status = check_still_open(name, x, inputs, count);
+    if (status == ND_OK) {
+        status = run_over(name, op, x, inputs, count, attrs);
+        nd__tensor_bump_version(x);
+    }
+    nd__record_after_write(&write, status == ND_OK);
     return status;
 }
 
@@ -109,13 +134,10 @@ static nd_status binary_in_place(const char *name, nd_op op, nd_tensor *x, const
     nd_auto nd_tensor *operand_before = saves_y ? nd_clone(operand) : NULL;
     if (saves_y && !operand_before)
         return nd_error_get_status();
-    status = write_over(name, op, x, inputs, 2, attrs);
-    if (status != ND_OK)
-        return status;
     const nd_tensor *recorded[] = {before ? before : x, operand_before ? operand_before : operand};
     if (before && operand == x)
         recorded[1] = before;
-    return nd__record_in_place(op, x, recorded, 2, attrs);
+    return write_over(name, op, x, inputs, recorded, 2, attrs);
 }
 
 nd_status nd_add_(nd_tensor *x, const nd_tensor *y) {
@@ -165,8 +187,7 @@ nd_status(nd_mul_scalar_)(nd_tensor *x, nd_number value) {
     nd__record_clear_attrs(&attrs);
     nd__number_pass(&attrs, 0, x->dtype, value);
     const nd_tensor *input = x;
-    status = write_over("mul_scalar_", ND_OP_mul_scalar, x, &input, 1, &attrs);
-    return status == ND_OK ? nd__record_in_place(ND_OP_mul_scalar, x, &input, 1, &attrs) : status;
+    return write_over("mul_scalar_", ND_OP_mul_scalar, x, &input, &input, 1, &attrs);
 }
 
 nd_status(nd_fill_)(nd_tensor *x, nd_number value) {
@@ -176,8 +197,7 @@ nd_status(nd_fill_)(nd_tensor *x, nd_number value) {
     nd_op_attrs attrs;
     nd__record_clear_attrs(&attrs);
     nd__number_pass(&attrs, 0, x->dtype, value);
-    status = write_over("fill_", ND_OP_fill, x, NULL, 0, &attrs);
-    return status == ND_OK ? nd__record_in_place(ND_OP_fill, x, NULL, 0, NULL) : status;
+    return write_over("fill_", ND_OP_fill, x, NULL, NULL, 0, &attrs);
 }
 
 nd_status nd_copy_(nd_tensor *x, const nd_tensor *y) {
@@ -199,12 +219,7 @@ nd_status nd_copy_(nd_tensor *x, const nd_tensor *y) {
         return ND_OK;
     nd_op op = x->dtype == near->dtype ? ND_OP_clone : ND_OP_cast;
     const nd_tensor *input = near;
-    // Onto the same memory no byte changes, but the history may.
-    if (nd__overlap(x, near) == ND__SAME)
-        nd__tensor_bump_version(x);
-    else
-        status = write_over("copy_", op, x, &input, 1, NULL);
-    return status == ND_OK ? nd__record_in_place(op, x, &input, 1, NULL) : status;
+    return write_over("copy_", op, x, &input, &input, 1, NULL);
 }
 
 nd_status(nd_masked_fill_)(nd_tensor *x, const nd_tensor *mask, nd_number value) {
@@ -222,6 +237,5 @@ nd_status(nd_masked_fill_)(nd_tensor *x, const nd_tensor *mask, nd_number value)
     if (!number)
         return nd_error_get_status();
     const nd_tensor *inputs[] = {mask, number, x};
-    status = write_over("masked_fill_", ND_OP_where, x, inputs, 3, NULL);
-    return status == ND_OK ? nd__record_in_place(ND_OP_where, x, inputs, 3, NULL) : status;
+    return write_over("masked_fill_", ND_OP_where, x, inputs, inputs, 3, NULL);
 }

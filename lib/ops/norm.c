@@ -429,14 +429,18 @@ static nd_status update_running(const batch_norm *n, const nd_tensor *statistics
     return status;
 }
 
+/// As normalise_batch(). The running statistics are written last, when nothing can be refused.
 static nd_status by_own_statistics(const batch_norm *n, const nd_tensor *x, nd_dtype dtype,
-                                   const nd_op_attrs *attrs, nd_tensor **ret_result) {
+                                   nd_dtype wanted, const nd_op_attrs *attrs,
+                                   nd_tensor **ret_result) {
     // There is nothing to learn from a batch of nothing.
     bool updates = n->running_mean && n->options.training && x->numel > 0;
     nd_auto nd_tensor *statistics = NULL;
-    nd_auto nd_tensor *result = NULL;
+    nd_auto nd_tensor *computed = NULL, *result = NULL;
     nd_status status = normalise(n->name, x, dtype, n->weight, n->bias, NULL, attrs,
-                                 updates ? &statistics : NULL, &result);
+                                 updates ? &statistics : NULL, &computed);
+    if (status == ND_OK && !(result = nd__operands_as_dtype(computed, wanted)))
+        status = nd_error_get_status();
     if (status == ND_OK && updates)
         status = update_running(n, statistics);
     if (status == ND_OK)
@@ -445,25 +449,30 @@ static nd_status by_own_statistics(const batch_norm *n, const nd_tensor *x, nd_d
 }
 
 static nd_status by_running_statistics(const batch_norm *n, const nd_tensor *x, nd_dtype dtype,
-                                       const nd_op_attrs *attrs, nd_tensor **ret_result) {
+                                       nd_dtype wanted, const nd_op_attrs *attrs,
+                                       nd_tensor **ret_result) {
     nd_auto nd_tensor *mean = nd_cast(n->running_mean, n->dtype);
     nd_auto nd_tensor *variance = nd_cast(n->running_var, n->dtype);
     const nd_tensor *both[] = {mean, variance};
     nd_auto nd_tensor *statistics = mean && variance ? nd_stack(2, both, 0) : NULL;
-    return statistics ? normalise(n->name, x, dtype, n->weight, n->bias, statistics, attrs, NULL,
-                                  ret_result)
-                      : nd_error_get_status();
+    nd_auto nd_tensor *computed = NULL;
+    nd_status status = statistics ? normalise(n->name, x, dtype, n->weight, n->bias, statistics,
+                                              attrs, NULL, &computed)
+                                  : nd_error_get_status();
+    if (status == ND_OK && !(*ret_result = nd__operands_as_dtype(computed, wanted)))
+        status = nd_error_get_status();
+    return status;
 }
 
-/// x, which n->x is or was cast to, normalised, as x or f32 (`dtype`). ND_ERROR_UNSUPPORTED as
-/// normalise().
+/// x, which n->x is or was cast to, normalised, as x or f32 (`dtype`), and then as `wanted`.
+/// ND_ERROR_UNSUPPORTED as normalise().
 static nd_status normalise_batch(const batch_norm *n, const nd_tensor *x, nd_dtype dtype,
-                                 nd_tensor **ret_result) {
+                                 nd_dtype wanted, nd_tensor **ret_result) {
     const nd_op_attrs attrs =
         nd__norm_attrs(x->shape[0], x->shape[1], places_of(x),
                        n->first_reduced == 0 ? 0 : x->shape[1], n->options.epsilon, true);
-    return n->own ? by_own_statistics(n, x, dtype, &attrs, ret_result)
-                  : by_running_statistics(n, x, dtype, &attrs, ret_result);
+    return n->own ? by_own_statistics(n, x, dtype, wanted, &attrs, ret_result)
+                  : by_running_statistics(n, x, dtype, wanted, &attrs, ret_result);
 }
 
 static nd_tensor *batch_norm_of(batch_norm *n, const nd_batch_norm_options *options) {
@@ -472,14 +481,13 @@ static nd_tensor *batch_norm_of(batch_norm *n, const nd_batch_norm_options *opti
     const nd_dtype wanted = nd__autocast_result(n->x->dtype);
     nd_auto nd_tensor *result = NULL;
     if (may_stay_narrow(n->x)) {
-        nd_status status = normalise_batch(n, n->x, wanted, &result);
+        nd_status status = normalise_batch(n, n->x, wanted, wanted, &result);
         if (status != ND_ERROR_UNSUPPORTED)
             return nd_steal(&result);
     }
     nd_auto nd_tensor *wide = nd__operands_as_dtype(n->x, n->dtype);
-    return wide && normalise_batch(n, wide, n->dtype, &result) == ND_OK
-               ? nd__operands_as_dtype(result, wanted)
-               : NULL;
+    return wide && normalise_batch(n, wide, n->dtype, wanted, &result) == ND_OK ? nd_steal(&result)
+                                                                                : NULL;
 }
 
 nd_tensor *nd_batch_norm(const nd_tensor *x, const nd_tensor *weight, const nd_tensor *bias,

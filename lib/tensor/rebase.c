@@ -154,19 +154,15 @@ nd_status nd__rebase_check_write(const char *operation, const nd_tensor *x) {
     return nd__rebase_refresh(x);
 }
 
-nd_status nd__rebase_write(const nd_tensor *view, nd_node *part) {
-    nd_tensor *base = nd__tensor_base(view);
+nd_node *nd__rebase_build_write(const nd_tensor *view, nd_node *part) {
+    const nd_tensor *base = nd__tensor_base(view);
     nd_op_attrs window;
     window_of(base, view, &window);
     const nd_tensor *inputs[] = {base, NULL};
-    // What was written everywhere owes nothing to what there was.
+    // What is written everywhere owes nothing to what there was.
     if (view->numel == base->numel)
         inputs[0] = NULL;
-    nd_node *node = nd__record_build_scatter(base, inputs[0], view, part, &window);
-    if (!node)
-        return nd_error_get_status();
-    nd__record_replace_node(base, node);
-    return ND_OK;
+    return nd__record_build_scatter(base, inputs[0], view, part, &window);
 }
 
 // ------------------------------------------------------------------------------------------------

@@ -69,9 +69,10 @@ nd_status nd__rebase_check_cut(const char *operation, const nd_tensor *x);
 /// that requires a gradient, was closed, or has not all of x's elements. x's node is fresh after
 /// it.
 nd_status nd__rebase_check_write(const char *operation, const nd_tensor *x);
-/// After a write through a view: its base gets a node that continues the base's history with
-/// `part` (consumed), the node of what was written; NULL: that has no history.
-nd_status nd__rebase_write(const nd_tensor *view, nd_node *part);
+/// Before a write through a view: what will be its base's node, which continues the base's history
+/// with `part` (consumed), the node of what is written; NULL: that has no history. Owned and
+/// published; NULL with an error.
+nd_node *nd__rebase_build_write(const nd_tensor *view, nd_node *part);
 
 /// The part of x (contiguous) that the attributes of as_strided mean: a view, recorded.
 nd_tensor *nd__rebase_read_window(const nd_tensor *x, int ndim, const int64_t *shape,

@@ -317,8 +317,8 @@ nd_node *nd__record_build_scatter(const nd_tensor *base, const nd_tensor *old,
 }
 
 /// A write through a view: what is recorded is the base's.
-static nd_status record_through_view(nd_op op, nd_tensor *x, const nd_tensor *const *inputs,
-                                     size_t count, const nd_op_attrs *attrs) {
+static nd_status through_view(nd_op op, nd_tensor *x, const nd_tensor *const *inputs, size_t count,
+                              const nd_op_attrs *attrs, nd__record_write *ret_write) {
     nd_node *part = NULL;
     if (nd__record_wants_history(inputs, count) && !nd__op_infos[op].is_constant) {
         part = nd__record_build(op, x, inputs, count, attrs, true);
@@ -327,26 +327,53 @@ static nd_status record_through_view(nd_op op, nd_tensor *x, const nd_tensor *co
     } else if (!nd__tensor_requires_grad(x)) {
         return ND_OK;
     }
-    return nd__rebase_write(x, part);
+    ret_write->node = nd__rebase_build_write(x, part);
+    ret_write->target = ret_write->node ? nd__tensor_base(x) : NULL;
+    return ret_write->node ? ND_OK : nd_error_get_status();
+}
+
+static nd_status on_itself(nd_op op, nd_tensor *x, const nd_tensor *const *inputs, size_t count,
+                           const nd_op_attrs *attrs, nd__record_write *ret_write) {
+    if (!nd__record_wants_history(inputs, count) || nd__op_infos[op].is_constant ||
+        !nd__dtype_is_float(x->dtype)) {
+        ret_write->target = x->node ? x : NULL;
+        return ND_OK;
+    }
+    ret_write->node = nd__record_build(op, x, inputs, count, attrs, true);
+    ret_write->target = ret_write->node ? x : NULL;
+    return ret_write->node ? ND_OK : nd_error_get_status();
+}
+
+nd_status nd__record_before_write(nd_op op, nd_tensor *x, const nd_tensor *const *inputs,
+                                  size_t count, const nd_op_attrs *attrs,
+                                  nd__record_write *ret_write) {
+    *ret_write = (nd__record_write){NULL, NULL};
+    if (nd__node_recording_off)
+        return ND_OK;
+    const uint64_t version = nd__tensor_version(x);
+    nd_status status = nd__tensor_base(x) ? through_view(op, x, inputs, count, attrs, ret_write)
+                                          : on_itself(op, x, inputs, count, attrs, ret_write);
+    if (status != ND_OK || nd__object_is_closed(x) || nd__tensor_version(x) == version)
+        return status;
+    nd__record_after_write(ret_write, false);
+    return nd__error(ND_ERROR_STATE, "%s: a callback for memory has written x meanwhile",
+                     nd__node_op_name(op));
+}
+
+void nd__record_after_write(const nd__record_write *write, bool written) {
+    if (write->target && written)
+        nd__record_replace_node(write->target, write->node);
+    else
+        nd_object_release(write->node);
 }
 
 nd_status nd__record_in_place(nd_op op, nd_tensor *x, const nd_tensor *const *inputs, size_t count,
                               const nd_op_attrs *attrs) {
-    if (nd__node_recording_off)
-        return ND_OK;
-    if (nd__tensor_base(x))
-        return record_through_view(op, x, inputs, count, attrs);
-    if (!nd__record_wants_history(inputs, count) || nd__op_infos[op].is_constant ||
-        !nd__dtype_is_float(x->dtype)) {
-        if (x->node)
-            nd__record_replace_node(x, NULL);
-        return ND_OK;
-    }
-    nd_node *node = nd__record_build(op, x, inputs, count, attrs, true);
-    if (!node)
-        return nd_error_get_status();
-    nd__record_replace_node(x, node);
-    return ND_OK;
+    nd__record_write write;
+    nd_status status = nd__record_before_write(op, x, inputs, count, attrs, &write);
+    if (status == ND_OK)
+        nd__record_after_write(&write, true);
+    return status;
 }
 
 // ------------------------------------------------------------------------------------------------

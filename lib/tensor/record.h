@@ -25,13 +25,28 @@ static inline void nd__record_clear_attrs(nd_op_attrs *ret_attrs) {
 /// tensors, recording or not. A view's history is fresh after it.
 nd_status nd__record_check_in_place(const char *operation, const nd_tensor *x);
 
-/// After an in-place write: gives x a new node, or its base (rebase.h) where it is a view. `inputs`
-/// are the operands as they were before the write. An input that is x itself stands for its old
-/// history; its old value is gone, so where the op's row saves that operand and another input wants
-/// a gradient, hand in nd_clone(x), taken (and recorded) before the write, in its place. A saved
-/// operand that is x all the same is kept empty, and nd__record_saved answers ND_ERROR_STATE for
-/// it. When no input wants history, or the op's row says ZERO, x loses the history it had. No-op
-/// when nothing is recorded on this thread.
+/// What an in-place write does to the history, made before it: whatever can be refused is refused
+/// then, and the write cannot be without its history.
+typedef struct nd__record_write {
+    nd_tensor *target; ///< whose node changes: x, or the base that it follows; NULL: nobody's
+    nd_node *node;     ///< owned and published; NULL: the target loses its history
+} nd__record_write;
+
+/// Behind nd__record_check_in_place and before the write of x by an op whose row saves no result:
+/// makes the new node of x, or of its base (rebase.h) where it is a view. `inputs`: an input that
+/// is x itself stands for its old history; its old value will be gone, so where the op's row saves
+/// that operand and another input wants a gradient, hand in nd_clone(x) (recorded) in its place. A
+/// saved operand that is x all the same is kept empty, and nd__record_saved answers ND_ERROR_STATE
+/// for it. When no input wants history, or the op's row says ZERO, x will lose the history it had.
+/// Nothing changes when nothing is recorded on this thread. A callback for memory may have closed
+/// an input when it returns. On an error there is nothing to end.
+nd_status nd__record_before_write(nd_op op, nd_tensor *x, const nd_tensor *const *inputs,
+                                  size_t count, const nd_op_attrs *attrs,
+                                  nd__record_write *ret_write);
+/// Ends that: the history changes when x was written, and the node is dropped when not. Cannot fail.
+void nd__record_after_write(const nd__record_write *write, bool written);
+
+/// Both at once, for a fresh x that was written already.
 nd_status nd__record_in_place(nd_op op, nd_tensor *x, const nd_tensor *const *inputs, size_t count,
                               const nd_op_attrs *attrs);
 

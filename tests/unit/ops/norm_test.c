@@ -244,6 +244,35 @@ static void test_running_statistics_wherever_they_lie(void **state) {
     }
 }
 
+/// Whatever there is no room for: the running statistics are written when all else has succeeded.
+static void test_F42_a_refused_batch_norm_has_written_no_statistics(void **state) {
+    (void)state;
+    static const nd_dtype dtypes[] = {ND_F32, ND_F16};
+    for (size_t i = 0; i < 2; i++) {
+        nd_auto nd_manager *manager = nd_manager_new(NULL, "batch norm");
+        nd_auto nd_tensor *mean = nd_zeros(ND_SHAPE(3), ND_F32);
+        nd_auto nd_tensor *var = nd_ones(ND_SHAPE(3), ND_F32);
+        nd_auto nd_tensor *wide = nd_randn(nd_key_new(1), ND_SHAPE(4, 3, 2), ND_F32);
+        nd_auto nd_tensor *x = nd_cast(wide, dtypes[i]), *y = NULL;
+        assert_ok(nd_set_requires_grad(x, true));
+        int refused = 0;
+        for (; !y; refused += y == NULL) {
+            assert_true(refused < 100);
+            assert_ok(nd_manager_set_cap(manager, nd_manager_get_total_objects(manager) + 1 +
+                                                      (uint64_t)refused));
+            nd_with_manager(manager) {
+                nd_auto nd_tensor *held = nd_ones(ND_SHAPE(1), ND_F32); // 0 would be no cap
+                y = nd_batch_norm(x, NULL, NULL, mean, var, options_of(0.5, 1e-5, true));
+            }
+            for (int64_t c = 0; c < 3 && !y; c++)
+                assert_true(at_flat(mean, c) == 0 && at_flat(var, c) == 1);
+            assert_true(y || nd_error_get_status() == ND_ERROR_QUOTA);
+            nd_error_clear();
+        }
+        assert_true(refused > 2 && at_flat(mean, 0) != 0);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_norms_as_in_pytorch),
@@ -253,6 +282,7 @@ int main(void) {
         ND_TEST(test_norms_of_expanded),
         ND_TEST(test_norms_refuse),
         ND_TEST(test_running_statistics_wherever_they_lie),
+        ND_TEST(test_F42_a_refused_batch_norm_has_written_no_statistics),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
