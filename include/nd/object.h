@@ -320,8 +320,8 @@ typedef struct nd_type {
 ///        less: to 8). All zero must be a valid payload without edges: the collector may examine
 ///        it before the caller has written any. Where that is not so, use nd_object_new_with()
 /// @return owned; NULL on error
-/// @errors ND_ERROR_INVALID_ARGUMENT (type of another size or version, or without a name),
-///         ND_ERROR_OUT_OF_MEMORY, ND_ERROR_QUOTA (the manager's cap)
+/// @errors ND_ERROR_INVALID_ARGUMENT (type of another size or version, without a name, or with flags
+///         that are not known), ND_ERROR_OUT_OF_MEMORY, ND_ERROR_QUOTA (the manager's cap)
 /// @threads any
 ND_API nd_object *nd_object_new(const nd_type *type, size_t size) ND_OWNED;
 

@@ -31,6 +31,15 @@ static nd_object *new_user(const char *operation, const nd_type *type, size_t si
         nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: the type has no name", operation);
         return NULL;
     }
+    // The library's own bits say how the object is laid out, which a program's is not.
+    const uint32_t unknown = type->flags & ~ND_TYPE_GREEN;
+    if (unknown) {
+        nd__error(ND_ERROR_INVALID_ARGUMENT,
+                  "%s: the flags of type %s are 0x%x, and nothing is known by 0x%x; they are 0 or "
+                  "ND_TYPE_GREEN",
+                  operation, type->name, type->flags, unknown);
+        return NULL;
+    }
     if (size > SIZE_MAX / 2) {
         nd__error(ND_ERROR_OUT_OF_MEMORY, "%s: %zu bytes are too many for a %s", operation, size,
                   type->name);
