@@ -13,8 +13,7 @@ uint64_t nd__account_bytes(const nd_manager *handle, nd_device_kind kind) {
     for (shard = nd__shard_next(shard); shard; shard = nd__shard_next(shard))
         sum += nd__atomic_load_relaxed(&shard->bytes[kind]);
     // Below zero: charged in one part after it was looked at, discharged in another one before.
-    // (Resources may say that they have any number of bytes, so half of all numbers are too many
-    // for that.)
+    // (What is charged stays well below; see charge.h.)
     return sum >= UINT64_C(3) << 62 ? 0 : sum;
 }
 

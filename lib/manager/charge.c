@@ -6,6 +6,10 @@
 // are only discharges, so the sum over the shards of an account is at most what it was when the
 // look began, and at least what it is when it ends. Without a quota on the path a charge is one
 // relaxed addition per level.
+//
+// No account wraps: a huge charge, such as no memory of today has room for, is decided under that
+// lock, too, against ND__CHARGE_MOST. With the others, which do not look, an account would pass
+// 2^63 only when there were 2^30 of them.
 #include "lib/manager/charge.h"
 #include "lib/base/atomics.h"
 #include "lib/base/error.h"
@@ -18,6 +22,8 @@
 #include "lib/manager/request.h"
 #include "lib/manager/trigger.h"
 
+enum { HUGE_LOG = 32 }; ///< of the bytes of a huge charge
+
 static nd_lock quota_lock;
 ND__FORK_LOCK(ND__FORK_SINGLE, quota_lock);
 
@@ -27,16 +33,16 @@ static void add(nd_manager *manager, const nd_manager *stop, nd_device_kind kind
         nd__account_add(at, kind, bytes, alone);
 }
 
-/// Where there is a quota on the path. Apart, so that the others save no registers for it.
+/// Where there is a quota on the path, or the charge is huge. Apart, so that the others save no registers for it.
 __attribute__((noinline)) static bool charge_bounded(nd_manager *manager, const nd_manager *stop,
                                                      nd_device_kind kind, uint64_t bytes,
                                                      nd_manager **ret_refused) {
     nd_manager *refused = NULL;
     nd__lock_acquire(&quota_lock);
     for (nd_manager *at = manager; at != stop && !refused && ret_refused; at = at->parent) {
-        uint64_t quota = nd__atomic_load_relaxed(&at->quota[kind]);
+        uint64_t bound = nd__charge_bound(at, kind);
         uint64_t live = nd__account_bytes(at, kind);
-        if (quota && (live > quota || bytes > quota - live))
+        if (live > bound || bytes > bound - live)
             refused = at;
     }
     if (!refused)
@@ -49,6 +55,8 @@ __attribute__((noinline)) static bool charge_bounded(nd_manager *manager, const 
 
 bool nd__charge_path(nd_manager *manager, const nd_manager *stop, nd_device_kind kind,
                      uint64_t bytes, nd_manager **ret_refused) {
+    if (__builtin_expect(bytes >> HUGE_LOG != 0, 0))
+        return charge_bounded(manager, stop, kind, bytes, ret_refused);
     for (nd_manager *at = manager; at != stop; at = at->parent)
         if (__builtin_expect(nd__atomic_load_relaxed(&at->quota[kind]) != 0, 0))
             return charge_bounded(manager, stop, kind, bytes, ret_refused);

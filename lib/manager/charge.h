@@ -1,7 +1,18 @@
 // Bytes charged to managers.
 #ifndef ND_LIB_MANAGER_CHARGE_H
 #define ND_LIB_MANAGER_CHARGE_H
+#include "lib/base/atomics.h"
 #include "lib/manager/manager.h"
+
+/// What an account may come to at most: sums of accounts, and differences between them, then fit
+/// into 64 bits. Resources and wrapped memory have as many bytes as a program says.
+#define ND__CHARGE_MOST (UINT64_C(1) << 62)
+
+/// What bounds the bytes of a manager: its quota, where it has one.
+static inline uint64_t nd__charge_bound(const nd_manager *manager, nd_device_kind kind) {
+    const uint64_t quota = nd__atomic_load_relaxed(&manager->quota[kind]);
+    return quota && quota < ND__CHARGE_MOST ? quota : ND__CHARGE_MOST;
+}
 
 /// Reserves bytes of a device kind at a manager and all its ancestors, against every quota on the
 /// way; when a quota refuses, walks the ladder (pressure.h). Also runs the triggers of

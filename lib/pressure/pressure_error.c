@@ -11,6 +11,7 @@
 #include "lib/base/thread.h"
 #include "lib/gc/policy.h"
 #include "lib/manager/account.h"
+#include "lib/manager/charge.h"
 #include "lib/manager/manager.h"
 #include "lib/manager/request.h"
 #include "lib/manager/shard.h"
@@ -247,12 +248,14 @@ static nd_status quota_exceeded(const nd_pressure *pressure, const char *holders
     char asking[ND__MANAGER_NAME_SIZE + 16] = "";
     if (pressure->manager != refused)
         snprintf(asking, sizeof asking, " for manager \"%s\"", pressure->manager->name);
+    const uint64_t bound = nd__charge_bound(refused, kind);
     return nd__error(ND_ERROR_QUOTA,
-                     "%.64s: %llu %s bytes%s do not fit into manager \"%s\": quota %llu, live "
+                     "%.64s: %llu %s bytes%s do not fit into manager \"%s\": %s %llu, live "
                      "%llu; largest holders: %s; tried: %s",
                      pressure->operation, (unsigned long long)pressure->bytes, nd__kind_name(kind),
                      asking, refused->name,
-                     (unsigned long long)nd__atomic_load_relaxed(&refused->quota[kind]),
+                     bound < ND__CHARGE_MOST ? "quota" : "no quota, but a manager counts at most",
+                     (unsigned long long)bound,
                      (unsigned long long)nd__account_bytes(refused, kind), holders, tries);
 }
 

@@ -284,6 +284,70 @@ static void test_B17_sizes_near_the_limits_of_64_bits(void **state) {
     close_and_release(m);
 }
 
+/// Whatever resources say, sums of their bytes do not wrap: what would be beyond 2^62 is refused.
+static void test_B17_sums_of_bytes_do_not_wrap(void **state) {
+    (void)state;
+    const uint64_t most = UINT64_C(1) << 62;
+    static const size_t sizes[] = {SIZE_MAX,
+                                   SIZE_MAX - 10,
+                                   (size_t)1 << 63,
+                                   ((size_t)1 << 62) + 1,
+                                   (size_t)1 << 62,
+                                   (size_t)1 << 61,
+                                   (size_t)3 << 59,
+                                   (size_t)1 << 40,
+                                   (size_t)1 << 32,
+                                   UINT32_MAX,
+                                   100};
+    nd_manager *outer = manager_new(NULL, "outer"), *inner = nd_manager_new(outer, "inner");
+    nd_resource *held[200];
+    size_t held_bytes[200];
+    const uint64_t begin = nd_manager_get_total_bytes(NULL);
+    uint64_t sum = 0;
+    uint32_t random = 1;
+    size_t count = 0, refused = 0;
+    for (int i = 0; i < 4000; i++) {
+        random = random * 1664525u + 1013904223u;
+        if (count == 200 || (count > 0 && random >> 31)) {
+            const size_t at = (random >> 8) % count;
+            sum -= held_bytes[at];
+            nd_release(held[at]);
+            held[at] = held[--count];
+            held_bytes[at] = held_bytes[count];
+        } else {
+            const size_t bytes = sizes[(random >> 8) % (sizeof sizes / sizeof *sizes)];
+            nd_resource *resource = bytes_in(random >> 7 & 1 ? inner : outer, bytes);
+            // Small ones are not looked at, so that the sum may be a little more.
+            assert_true(resource || (bytes > most || sum > most - bytes));
+            assert_true(!resource || bytes < (size_t)1 << 32 || sum + bytes <= most);
+            if (!resource) {
+                assert_int_equal(nd_error_get_status(), ND_ERROR_QUOTA);
+                assert_non_null(strstr(nd_error_get_message(), "at most 4611686018427387904"));
+                refused++;
+            } else {
+                held_bytes[count] = bytes;
+                held[count++] = resource;
+                sum += bytes;
+            }
+        }
+        assert_true(bytes_of(outer) == sum);
+        assert_true(nd_manager_get_total_bytes(NULL) == begin + sum);
+    }
+    assert_true(refused > 100);
+    // A quota of the largest number is none, and one below what is live grants nothing.
+    assert_ok(nd_manager_set_quota(outer, ND_CPU, UINT64_MAX));
+    assert_null(bytes_in(outer, SIZE_MAX));
+    while (count > 0)
+        nd_release(held[--count]);
+    nd_resource *large = bytes_in(inner, (size_t)1 << 62);
+    assert_handle(large);
+    assert_ok(nd_manager_set_quota(outer, ND_CPU, 1000));
+    assert_null(bytes_in(inner, 100));
+    nd_release(large);
+    close_and_release(inner);
+    close_and_release(outer);
+}
+
 // ------------------------------------------------------------------------------------ threads
 
 typedef struct race {
@@ -427,6 +491,7 @@ int main(void) {
         ND_TEST(test_B17_attach_respects_the_quota),
         ND_TEST(test_B17_attach_walks_the_ladder),
         ND_TEST(test_B17_sizes_near_the_limits_of_64_bits),
+        ND_TEST(test_B17_sums_of_bytes_do_not_wrap),
         ND_TEST(test_B17_two_threads_race_for_the_last_bytes_and_one_wins),
         ND_TEST(test_B17_neighbour_that_fits_is_never_refused),
         ND_TEST(test_B21_24_threads_of_2_mb_blocks_under_a_quota),
