@@ -1,6 +1,7 @@
 // Diagonals, differences and grids: views under the names of the Array API.
 #include "lib/base/error.h"
 #include "lib/ops/operands.h"
+#include "lib/ops/several.h"
 #include "lib/tensor/shape.h"
 #include <nd/manipulation.h>
 
@@ -92,15 +93,6 @@ static nd_status check_inputs(const char *name, size_t count, const nd_tensor *c
     return ND_OK;
 }
 
-/// Releases what an unfinished list holds.
-static nd_status forget(size_t made, nd_tensor **results) {
-    while (made-- > 0) {
-        nd_release(results[made]);
-        results[made] = NULL;
-    }
-    return nd_error_get_status();
-}
-
 nd_status nd_broadcast_arrays(size_t count, const nd_tensor *const *inputs,
                               nd_tensor **ret_results) {
     const char *name = "broadcast_arrays";
@@ -112,13 +104,13 @@ nd_status nd_broadcast_arrays(size_t count, const nd_tensor *const *inputs,
                                    shape[~i & 1]);
     if (status != ND_OK || ndim < 0)
         return nd_error_get_status();
-    for (size_t i = 0; i < count; i++) {
-        nd_tensor *result = nd_expand(inputs[i], ndim, shape[count & 1]);
-        if (!result)
-            return forget(i, ret_results);
-        ret_results[i] = result;
-    }
-    return ND_OK;
+    nd_tensor **results = nd__several_begin(name, count);
+    if (!results)
+        return nd_error_get_status();
+    for (size_t i = 0; i < count && status == ND_OK; i++)
+        if (!(results[i] = nd_expand(inputs[i], ndim, shape[count & 1])))
+            status = nd_error_get_status();
+    return nd__several_end(results, count, status, ret_results);
 }
 
 nd_status nd_meshgrid(size_t count, const nd_tensor *const *inputs, nd_indexing indexing,
@@ -139,15 +131,16 @@ nd_status nd_meshgrid(size_t count, const nd_tensor *const *inputs, nd_indexing 
         shape[turned && i < 2 ? 1 - i : i] = inputs[i]->numel;
         ones[i] = 1;
     }
-    for (size_t i = 0; i < count; i++) {
+    nd_tensor **results = nd__several_begin("meshgrid", count);
+    if (!results)
+        return nd_error_get_status();
+    for (size_t i = 0; i < count && status == ND_OK; i++) {
         size_t axis = turned && i < 2 ? 1 - i : i;
         ones[axis] = inputs[i]->numel;
         nd_auto nd_tensor *apart = nd_reshape(inputs[i], (int)count, ones);
         ones[axis] = 1;
-        nd_tensor *result = nd_expand(apart, (int)count, shape);
-        if (!result)
-            return forget(i, ret_results);
-        ret_results[i] = result;
+        if (!(results[i] = nd_expand(apart, (int)count, shape)))
+            status = nd_error_get_status();
     }
-    return ND_OK;
+    return nd__several_end(results, count, status, ret_results);
 }

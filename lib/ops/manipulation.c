@@ -1,6 +1,7 @@
 // Elements in other places, as compositions of views, joins and takes, which have the gradients.
 #include "lib/base/error.h"
 #include "lib/ops/operands.h"
+#include "lib/ops/several.h"
 #include "lib/tensor/copy.h"
 #include "lib/tensor/create.h"
 #include "lib/tensor/rebase.h"
@@ -369,34 +370,23 @@ nd_tensor *nd_moveaxis(const nd_tensor *x, int source, int destination) {
     return nd_permute(x, x->ndim, axes);
 }
 
-static void forget_parts(size_t made, nd_tensor **parts) {
-    while (made-- > 0) {
-        nd_release(parts[made]);
-        parts[made] = NULL;
-    }
-}
-
 /// Views of x of sizes that add up to the axis; `sizes` NULL: of one element each. They have one
-/// node, so that their gradients are joined once.
+/// node, so that their gradients are joined once. After an error some may be there.
 static nd_status split(const nd_tensor *x, size_t count, const int64_t *sizes, int axis,
-                       nd_tensor **ret_parts) {
+                       nd_tensor **parts) {
     int64_t shape[ND_MAX_DIMS], stride = nd__tensor_strides(x)[axis], start = 0;
     for (int i = 0; i < x->ndim; i++)
         shape[i] = x->shape[i];
-    size_t made = 0;
-    for (; made < count; made++) {
-        shape[axis] = sizes ? sizes[made] : 1;
+    for (size_t i = 0; i < count; i++) {
+        shape[axis] = sizes ? sizes[i] : 1;
         // An empty part points to where x does, not behind its end.
         int64_t offset = nd__tensor_offset(x) + (shape[axis] > 0 ? start * stride : 0);
-        ret_parts[made] = nd__rebase_view(x, x->ndim, shape, nd__tensor_strides(x), offset);
-        if (!ret_parts[made])
-            break;
+        parts[i] = nd__rebase_view(x, x->ndim, shape, nd__tensor_strides(x), offset);
+        if (!parts[i])
+            return nd_error_get_status();
         start += shape[axis];
     }
-    if (made == count && nd__record_split(ret_parts, count, x, axis) == ND_OK)
-        return ND_OK;
-    forget_parts(made, ret_parts);
-    return nd_error_get_status();
+    return nd__record_split(parts, count, x, axis);
 }
 
 nd_status nd_split(const nd_tensor *x, size_t count, const int64_t *sizes, int axis,
@@ -420,7 +410,9 @@ nd_status nd_split(const nd_tensor *x, size_t count, const int64_t *sizes, int a
                          "split: the sizes do not add up to the %lld elements of "
                          "axis %d",
                          (long long)x->shape[axis], axis);
-    return split(x, count, sizes, axis, ret_parts);
+    nd_tensor **parts = nd__several_begin("split", count);
+    return parts ? nd__several_end(parts, count, split(x, count, sizes, axis, parts), ret_parts)
+                 : nd_error_get_status();
 }
 
 nd_status nd_unstack(const nd_tensor *x, int axis, nd_tensor **ret_parts) {
@@ -433,17 +425,17 @@ nd_status nd_unstack(const nd_tensor *x, int axis, nd_tensor **ret_parts) {
     size_t count = (size_t)x->shape[axis];
     if (count > 0 && !ret_parts)
         return nd__error_null("unstack", "ret_parts");
-    status = split(x, count, NULL, axis, ret_parts);
+    nd_tensor **parts = nd__several_begin("unstack", count);
+    if (!parts)
+        return nd_error_get_status();
+    status = split(x, count, NULL, axis, parts);
     for (size_t i = 0; i < count && status == ND_OK; i++) {
-        nd_tensor *part = nd_squeeze(ret_parts[i], axis);
-        if (!part) {
-            forget_parts(count, ret_parts);
-            return nd_error_get_status();
-        }
-        nd_release(ret_parts[i]);
-        ret_parts[i] = part;
+        nd_tensor *part = nd_squeeze(parts[i], axis);
+        status = part ? ND_OK : nd_error_get_status();
+        nd_release(parts[i]);
+        parts[i] = part;
     }
-    return status;
+    return nd__several_end(parts, count, status, ret_parts);
 }
 
 nd_tensor *nd_sliding_window(const nd_tensor *x, int64_t size, int64_t step, int axis) {
