@@ -86,7 +86,7 @@ def local_libraries():
         ways_to_link = ["-l:libjemalloc_pic.a -lm -lpthread -ldl", "-ljemalloc"],
     )
 
-    # Only the header: the library is opened when a program first needs it (lib/io/codec.h).
+    # Only the header: the library is opened when a program first needs it (lib/base/optional.h).
     system_library(
         name = "local_jpeg",
         library = "jpeg",

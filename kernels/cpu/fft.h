@@ -28,7 +28,7 @@ typedef struct nd__fft_call {
 
 typedef enum nd__fft_result {
     ND__FFT_DONE,
-    ND__FFT_MISSING, ///< there is no FFTW for the dtype
+    ND__FFT_MISSING, ///< FFTW does not open for the dtype: nd__fftw_library() (fftw.h)
     ND__FFT_NO_MEMORY,
 } nd__fft_result;
 

@@ -1,7 +1,5 @@
 #include "kernels/cpu/fftw.h"
-#include <dlfcn.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 // -------------------------------------------------------------------------------------------------
@@ -19,7 +17,6 @@
     F(void, destroy_plan, (void *plan))
 
 typedef struct functions {
-    bool found;
 #define MEMBER(result, name, arguments) result(*name) arguments;
     FUNCTIONS(MEMBER)
 #undef MEMBER
@@ -29,44 +26,37 @@ typedef struct functions {
 enum { SIGN_FORWARD = -1, SIGN_BACKWARD = 1 };
 #define FLAG_ESTIMATE (1U << 6)
 
-static functions f32, f64;
-static pthread_once_t opened = PTHREAD_ONCE_INIT;
+#define NAME_F32(result, name, arguments) "fftwf_" #name,
+#define NAME_F64(result, name, arguments) "fftw_" #name,
+static const char *const names_f32[] = {FUNCTIONS(NAME_F32)};
+static const char *const names_f64[] = {FUNCTIONS(NAME_F64)};
+enum { COUNT = sizeof names_f32 / sizeof *names_f32 };
+_Static_assert(sizeof(functions) == COUNT * sizeof(void *), "a table of functions alone");
 
-/// A symbol of the library into a function pointer of any type.
-static bool find(void *library, const char *prefix, const char *name, void *ret_function) {
-    char symbol[32];
-    snprintf(symbol, sizeof symbol, "%s%s", prefix, name);
-    *(void **)ret_function = dlsym(library, symbol);
-    return *(void **)ret_function != NULL;
-}
-
-static void open_library(const char *file, const char *prefix, functions *ret_functions) {
-    void *library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
-    if (!library)
-        return;
-    ret_functions->found = true
-#define FIND(result, name, arguments) &&find(library, prefix, #name, &ret_functions->name)
-        FUNCTIONS(FIND)
-#undef FIND
-        ;
-    if (!ret_functions->found)
-        dlclose(library);
-}
-
-static void open_once(void) {
-    const char *chosen = secure_getenv("ND_FFTW");
-    bool is_chosen = chosen && *chosen;
-    open_library(is_chosen ? chosen : "libfftw3f.so.3", "fftwf_", &f32);
-    open_library(is_chosen ? chosen : "libfftw3.so.3", "fftw_", &f64);
-}
-
-static const functions *functions_of(nd_dtype dtype) {
-    pthread_once(&opened, open_once);
+nd_optional *nd__fftw_library(nd_dtype dtype) {
+    static const char *const files_f32[] = {"libfftw3f.so.3", NULL};
+    static const char *const files_f64[] = {"libfftw3.so.3", NULL};
+    static nd_optional f32 = {.what = "FFTW",
+                              .package = "libfftw3-single3",
+                              .variable = "ND_FFTW",
+                              .files = files_f32,
+                              .count = COUNT,
+                              .names = names_f32};
+    static nd_optional f64 = {.what = "FFTW",
+                              .package = "libfftw3-double3",
+                              .variable = "ND_FFTW",
+                              .files = files_f64,
+                              .count = COUNT,
+                              .names = names_f64};
     return dtype == ND_F32 ? &f32 : &f64;
 }
 
+static const functions *functions_of(nd_dtype dtype) {
+    return nd__optional_functions(nd__fftw_library(dtype));
+}
+
 bool nd__fftw_exists(nd_dtype dtype) {
-    return functions_of(dtype)->found;
+    return functions_of(dtype) != NULL;
 }
 
 // -------------------------------------------------------------------------------------------------

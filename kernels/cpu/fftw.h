@@ -13,6 +13,7 @@
 // time.
 #ifndef ND_KERNELS_CPU_FFTW_H
 #define ND_KERNELS_CPU_FFTW_H
+#include "lib/base/optional.h"
 #include <nd/base.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -30,7 +31,8 @@ typedef enum nd__fftw_kind {
 
 typedef struct nd__fftw_plan nd__fftw_plan;
 
-/// Whether the machine has it for f32 or f64.
+/// FFTW for f32 or f64, and whether it opens.
+nd_optional *nd__fftw_library(nd_dtype dtype);
 bool nd__fftw_exists(nd_dtype dtype);
 
 /// A plan for n elements, for transforms out of `in` into `out`, which are not touched. NULL when

@@ -8,6 +8,7 @@
 // of a system has. Arguments are checked before, because LAPACK stops the program over bad ones.
 #ifndef ND_KERNELS_CPU_LAPACK_H
 #define ND_KERNELS_CPU_LAPACK_H
+#include "lib/base/optional.h"
 #include <nd/base.h>
 #include <stddef.h>
 
@@ -44,6 +45,9 @@ typedef struct nd__lapack_functions {
 #undef ND__MEMBER
 } nd__lapack_functions;
 
-/// Those of f32 or f64; NULL when the machine has no LAPACK.
+/// Those of f32 or f64; NULL where LAPACK does not open.
 const nd__lapack_functions *nd__cpu_lapack(nd_dtype dtype);
+
+/// LAPACK itself, to explain that.
+nd_optional *nd__cpu_lapack_library(void);
 #endif

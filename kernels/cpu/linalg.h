@@ -32,7 +32,7 @@ typedef struct nd__linalg_call {
 
 typedef enum nd__linalg_result {
     ND__LINALG_DONE,
-    ND__LINALG_MISSING,   ///< there is no LAPACK
+    ND__LINALG_MISSING,   ///< LAPACK does not open: nd__cpu_lapack_library() (lapack.h)
     ND__LINALG_TOO_LARGE, ///< for integers of 32 bits
     ND__LINALG_NO_MEMORY,
     ND__LINALG_NOT_FINITE, ///< an infinity or NaN where an iteration would not end well

@@ -6,10 +6,9 @@
 #include "lib/base/clock.h"
 #include "lib/base/error.h"
 #include "lib/base/fork.h"
+#include "lib/base/optional.h"
 #include "lib/device/registry.h"
 
-#include <dlfcn.h>
-#include <stdlib.h>
 #include <string.h>
 
 typedef struct ncclComm *ncclComm_t;
@@ -67,34 +66,43 @@ static const nd_transport_functions functions;
 // -------------------------------------------------------------------------------------------------
 // opening
 
-static bool open_library(const char *variable, const char *file, size_t count,
-                         const char *const *names, void *ret_functions) {
-    const char *chosen = secure_getenv(variable);
-    void *library = dlopen(chosen && *chosen ? chosen : file, RTLD_NOW | RTLD_LOCAL);
-    for (size_t i = 0; library && i < count; i++) {
-        void *function = dlsym(library, names[i]);
-        if (!function)
-            return false;
-        memcpy((char *)ret_functions + i * sizeof function, &function, sizeof function);
-    }
-    return library != NULL;
-}
-
-static bool open_all(void) {
+/// Both libraries, and their functions into `api`. Only success is remembered.
+static nd_status open_all(const char *operation) {
 #define NAME(name, type, parameters) #name,
-    static const char *const nccl[] = {NCCL_FUNCTIONS(NAME)};
-    static const char *const driver[] = {DRIVER_FUNCTIONS(NAME)};
+    static const char *const nccl_names[] = {NCCL_FUNCTIONS(NAME)};
+    static const char *const driver_names[] = {DRIVER_FUNCTIONS(NAME)};
+#undef NAME
+    static const char *const nccl_files[] = {"libnccl.so.2", NULL};
+    static const char *const driver_files[] = {"libcuda.so.1", NULL};
+    static nd_optional nccl = {.what = "NCCL 2.14 or newer",
+                               .package = "libnccl2",
+                               .variable = "ND_NCCL",
+                               .files = nccl_files,
+                               .count = sizeof nccl_names / sizeof *nccl_names,
+                               .names = nccl_names};
+    static nd_optional driver = {.what = "the driver of CUDA",
+                                 .package = "libcuda1",
+                                 .variable = "ND_CUDA_DRIVER",
+                                 .files = driver_files,
+                                 .count = sizeof driver_names / sizeof *driver_names,
+                                 .names = driver_names};
     static nd_lock lock;
-    static bool tried, opened;
+    const void *of_nccl = nd__optional_functions(&nccl);
+    const void *of_driver = of_nccl ? nd__optional_functions(&driver) : NULL;
+    if (!of_driver) {
+        char why[ND__OPTIONAL_TEXT];
+        nd_status status = nd__optional_explain(of_nccl ? &driver : &nccl, why);
+        return nd__error(status, "%s: %s", operation, why);
+    }
     nd__lock_acquire(&lock);
-    if (!tried)
-        opened = open_library("ND_NCCL", "libnccl.so.2", sizeof nccl / sizeof *nccl, nccl,
-                              &api.ncclGetUniqueId) &&
-                 open_library("ND_CUDA_DRIVER", "libcuda.so.1", sizeof driver / sizeof *driver,
-                              driver, &api.cuStreamCreate);
-    tried = true;
+    static bool copied;
+    if (!copied) {
+        memcpy(&api.ncclGetUniqueId, of_nccl, sizeof nccl_names);
+        memcpy(&api.cuStreamCreate, of_driver, sizeof driver_names);
+    }
+    copied = true;
     nd__lock_release(&lock);
-    return opened;
+    return ND_OK;
 }
 
 nd_status nd__nccl_check(const char *operation, nd_device device) {
@@ -102,12 +110,7 @@ nd_status nd__nccl_check(const char *operation, nd_device device) {
         return nd__error(ND_ERROR_DEVICE, "%s: NCCL is for CUDA devices, and %s is none", operation,
                          nd__registry_device_text(device));
     nd_status status = nd__registry_device_check(operation, device);
-    if (status != ND_OK || open_all())
-        return status;
-    return nd__error(ND_ERROR_UNSUPPORTED,
-                     "%s: libnccl.so.2 (2.14 or newer; ND_NCCL names another file) or libcuda.so.1 "
-                     "cannot be opened",
-                     operation);
+    return status == ND_OK ? open_all(operation) : status;
 }
 
 // -------------------------------------------------------------------------------------------------

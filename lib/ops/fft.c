@@ -3,6 +3,7 @@
 // result to where the operand is.
 #include "lib/ops/fft.h"
 #include "kernels/cpu/fft.h"
+#include "kernels/cpu/fftw.h"
 #include "lib/base/cancel.h"
 #include "lib/base/error.h"
 #include "lib/ops/operands.h"
@@ -18,11 +19,11 @@ enum { FORWARD = -1, INVERSE = 1 }; // signs of the exponent
 // one axis
 
 static nd_status refuse(const char *name, nd_dtype dtype, int64_t n, nd__fft_result result) {
-    if (result == ND__FFT_MISSING)
-        return nd__error(ND_ERROR_UNSUPPORTED,
-                         "%s: of %s needs FFTW, which this machine has not (Debian: %s)", name,
-                         nd_dtype_get_name(dtype),
-                         dtype == ND_F32 ? "libfftw3-single3" : "libfftw3-double3");
+    if (result == ND__FFT_MISSING) {
+        char why[ND__OPTIONAL_TEXT];
+        nd_status status = nd__optional_explain(nd__fftw_library(dtype), why);
+        return nd__error(status, "%s: of %s %s", name, nd_dtype_get_name(dtype), why);
+    }
     return nd__error(ND_ERROR_OUT_OF_MEMORY, "%s: no working memory for %lld elements", name,
                      (long long)n);
 }

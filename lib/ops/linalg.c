@@ -4,6 +4,7 @@
 // Each function checks, brings its operands to the host, runs or composes what kernels/cpu/linalg.h
 // computes, and brings the result to where the operands are.
 #include "lib/ops/linalg.h"
+#include "kernels/cpu/lapack.h"
 #include "kernels/cpu/linalg.h"
 #include "lib/base/cancel.h"
 #include "lib/base/error.h"
@@ -83,9 +84,11 @@ static nd_status refuse(const char *name, const nd_tensor *x, const nd__linalg_c
     const bool has_two = strncmp(name, "solve", strlen("solve")) == 0 || strcmp(name, "lstsq") == 0;
     const char *argument = has_two ? "a" : "x";
     switch (result) {
-    case ND__LINALG_MISSING:
-        return nd__error(ND_ERROR_UNSUPPORTED,
-                         "%s: needs LAPACK, which this machine has not (Debian: liblapack3)", name);
+    case ND__LINALG_MISSING: {
+        char why[ND__OPTIONAL_TEXT];
+        nd_status status = nd__optional_explain(nd__cpu_lapack_library(), why);
+        return nd__error(status, "%s: %s", name, why);
+    }
     case ND__LINALG_TOO_LARGE:
         return nd__error(ND_ERROR_UNSUPPORTED, "%s: %s has shape %s, too large for LAPACK", name,
                          argument, nd__shape_text(shape, x->ndim, x->shape));

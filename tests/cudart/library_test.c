@@ -51,7 +51,9 @@ static void unlink_in(const char *below, const char *name) {
 }
 
 static bool is_found(const nd_library *library) {
-    void *function, *opened = nd__library_open(library);
+    bool is_short = false;
+    void *function, *opened = nd__library_open(library, &is_short);
+    assert_false(is_short);
     bool right = opened && nd__library_find(opened, "cublasCreate_v2", &function) &&
                  !nd__library_find(opened, "nd_probe_has_none", &function);
     if (opened)

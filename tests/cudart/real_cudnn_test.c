@@ -162,7 +162,8 @@ static bool find_cudnn(void) {
         printf("real_cudnn_test: no driver of the tests' own: %s\n", dlerror());
         exit(1);
     }
-    library = nd__library_open(&names);
+    bool is_short = false;
+    library = nd__library_open(&names, &is_short);
     bool found = library && nd__library_find(library, "cudnnGetVersion", &real.get_version);
     if (!found || real.get_version() < ND__DNN_ATTENTION_VERSION) {
         printf("SKIPPED real_cudnn_test: %s\n", found ? "cuDNN is older than 9.21" : "no cuDNN");

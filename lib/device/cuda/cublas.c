@@ -40,7 +40,7 @@ static struct {
     dgemm_function *dgemm;
     gemm_ex_function *gemm_ex;
 } cublas;
-static pthread_once_t opened = PTHREAD_ONCE_INIT;
+static nd_library_state state = ND_LIBRARY_STATE_INIT;
 
 nd_status nd__cublas_status(int blas_status) {
     switch (blas_status) {
@@ -68,16 +68,18 @@ int nd__cublas_dtype(nd_dtype dtype) {
     }
 }
 
-static void open_once(void) {
+/// False: there was no room to find out whether it is there.
+static bool open_library(void) {
     static const nd_library names = {
         .variable = "ND_CUBLAS",
         .stem = "libcublas",
         .versions = {13, 12},
         .folders = {"cublas", "cu1[23]"},
     };
-    void *library = nd__library_open(&names);
+    bool is_short = false;
+    void *library = nd__library_open(&names, &is_short);
     if (!library)
-        return;
+        return !is_short;
     cublas.found = nd__library_find(library, "cublasCreate_v2", &cublas.create) &&
                    nd__library_find(library, "cublasSetStream_v2", &cublas.set_stream) &&
                    nd__library_find(library, "cublasSetMathMode", &cublas.set_math) &&
@@ -87,6 +89,7 @@ static void open_once(void) {
                    nd__library_find(library, "cublasGemmStridedBatchedEx", &cublas.gemm_ex);
     if (!cublas.found)
         dlclose(library);
+    return true;
 }
 
 /// The device's handle, at the first product. Caller holds blas_lock.
@@ -147,7 +150,7 @@ static nd_status run_nothing(void *context, const nd_gemm *gemm) {
 bool nd__cublas_takes(nd_cuda_device *device, const nd_cuda_queue *queue,
                       const nd_kernel_call *call) {
     (void)queue;
-    pthread_once(&opened, open_once);
+    nd__library_settle(&state, open_library);
     if (!cublas.found || nd__gemm_matmul(call, run_nothing, NULL) != ND_OK)
         return false;
     pthread_mutex_lock(&device->blas_lock);
@@ -157,7 +160,7 @@ bool nd__cublas_takes(nd_cuda_device *device, const nd_cuda_queue *queue,
 }
 
 void nd__cublas_prepare(nd_cuda_device *device) {
-    pthread_once(&opened, open_once);
+    nd__library_settle(&state, open_library);
     if (!cublas.found)
         return;
     pthread_mutex_lock(&device->blas_lock);
@@ -185,7 +188,7 @@ static nd_status multiply_captured(nd_cuda_device *device, const nd_cuda_queue *
 
 nd_status nd__cublas_matmul(nd_cuda_device *device, const nd_cuda_queue *queue,
                             const nd_kernel_call *call) {
-    pthread_once(&opened, open_once);
+    nd__library_settle(&state, open_library);
     if (!cublas.found)
         return ND_ERROR_UNSUPPORTED;
     pthread_mutex_lock(&device->blas_lock);

@@ -40,9 +40,10 @@ static struct {
     heuristic_function *heuristic;
     matmul_function *matmul;
 } lt;
-static pthread_once_t opened = PTHREAD_ONCE_INIT;
+static nd_library_state state = ND_LIBRARY_STATE_INIT;
 
-static void open_once(void) {
+/// False: there was no room to find out whether it is there.
+static bool open_library(void) {
     static const nd_library names = {
         .variable = "ND_CUBLAS",
         .given = "libcublas",
@@ -50,9 +51,10 @@ static void open_once(void) {
         .versions = {13, 12},
         .folders = {"cublas", "cu1[23]"},
     };
-    void *library = nd__library_open(&names);
+    bool is_short = false;
+    void *library = nd__library_open(&names, &is_short);
     if (!library)
-        return;
+        return !is_short;
     const struct {
         const char *name;
         void *function;
@@ -74,6 +76,7 @@ static void open_once(void) {
         lt.found = nd__library_find(library, functions[i].name, functions[i].function) && lt.found;
     if (!lt.found)
         dlclose(library);
+    return true;
 }
 
 /// The device's handle, at the first product.
@@ -93,7 +96,7 @@ static nd_status handle_ready(nd_cuda_device *device) {
 }
 
 void nd__cublaslt_prepare(nd_cuda_device *device) {
-    pthread_once(&opened, open_once);
+    nd__library_settle(&state, open_library);
     if (lt.found)
         (void)handle_ready(device);
 }
@@ -270,7 +273,7 @@ nd_status nd__cublaslt_linear(nd_cuda_device *device, const nd_cuda_queue *queue
         return ND_ERROR_UNSUPPORTED;
     if (has_bias && call->attrs.i[10] != 1 && call->attrs.i[1] != 1)
         return ND_ERROR_UNSUPPORTED;
-    pthread_once(&opened, open_once);
+    nd__library_settle(&state, open_library);
     if (!lt.found)
         return ND_ERROR_UNSUPPORTED;
     nd_status status = handle_ready(device);

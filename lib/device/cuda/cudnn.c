@@ -65,18 +65,20 @@ static struct {
     pool_function *pool;
     unpool_function *unpool;
 } dnn;
-static pthread_once_t opened = PTHREAD_ONCE_INIT;
+static nd_library_state state = ND_LIBRARY_STATE_INIT;
 
-static void open_once(void) {
+/// False: there was no room to find out whether it is there.
+static bool open_library(void) {
     static const nd_library names = {
         .variable = "ND_CUDNN",
         .stem = "libcudnn",
         .versions = {9},
         .folders = {"cudnn", "cu1[23]"},
     };
-    void *library = nd__library_open(&names);
+    bool is_short = false;
+    void *library = nd__library_open(&names, &is_short);
     if (!library)
-        return;
+        return !is_short;
     const struct {
         const char *name;
         void *function;
@@ -114,10 +116,11 @@ static void open_once(void) {
         dnn.library = library;
     else
         dlclose(library);
+    return true;
 }
 
 void *nd__cudnn_library(void) {
-    pthread_once(&opened, open_once);
+    nd__library_settle(&state, open_library);
     return dnn.library;
 }
 
@@ -153,7 +156,7 @@ nd_status nd__cudnn_handle(nd_cuda_device *device, const nd_cuda_queue *queue) {
 }
 
 void nd__cudnn_prepare(nd_cuda_device *device) {
-    pthread_once(&opened, open_once);
+    nd__library_settle(&state, open_library);
     if (!dnn.found)
         return;
     pthread_mutex_lock(&device->blas_lock);
@@ -366,7 +369,7 @@ static bool is_better_summed_here(const nd_kernel_call *call, const nd__conv_siz
 nd_status nd__cudnn_convolve(nd_cuda_device *device, const nd_cuda_queue *queue,
                              const nd_kernel_call *call) {
     const nd_dtype dtype = call->operand[0].dtype;
-    pthread_once(&opened, open_once);
+    nd__library_settle(&state, open_library);
     if (!dnn.found || (dtype != ND_F32 && dtype != ND_F64))
         return ND_ERROR_UNSUPPORTED;
     const nd__conv_sizes s = nd__conv_sizes_of(call);
@@ -440,7 +443,7 @@ nd_status nd__cudnn_pool(nd_cuda_device *device, const nd_cuda_queue *queue,
     if (call->attrs.i[0] != ND__RESAMPLE_WINDOWS || (dtype != ND_F32 && dtype != ND_F64))
         return ND_ERROR_UNSUPPORTED;
     const nd__resample_windows w = nd__resample_windows_of(call);
-    pthread_once(&opened, open_once);
+    nd__library_settle(&state, open_library);
     if (!dnn.found || !windows_stay_inside(&w))
         return ND_ERROR_UNSUPPORTED;
     const bool is_flat = w.in[0] == 1 && w.kernel[0] == 1 && w.padding[0] == 0;

@@ -6,7 +6,7 @@
 
 // For cudnn_attention.c.
 
-/// The library; NULL: it is not there.
+/// The library; NULL: it is not there, or there is no room to open it now.
 void *nd__cudnn_library(void);
 /// The device's handle is there, on the queue's stream. Caller holds blas_lock, and there is a library.
 nd_status nd__cudnn_handle(nd_cuda_device *device, const nd_cuda_queue *queue);

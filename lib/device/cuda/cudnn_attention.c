@@ -232,6 +232,8 @@ nd_status nd__cudnn_attend(nd_cuda_device *device, const nd_cuda_queue *queue,
     nd_dnn_attention question;
     if (!describe(call, &question))
         return ND_ERROR_UNSUPPORTED;
+    if (!nd__cudnn_library())
+        return ND_ERROR_UNSUPPORTED; // or not yet, and then the next call looks
     pthread_once(&looked, look_once);
     if (!attending.found)
         return ND_ERROR_UNSUPPORTED;

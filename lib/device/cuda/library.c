@@ -1,5 +1,6 @@
 // Opens libraries, and chooses the one for a call. See library.h.
 #include "lib/device/cuda/library.h"
+#include "lib/base/optional.h"
 #include "lib/device/cuda/cublas.h"
 #include "lib/device/cuda/cublaslt.h"
 #include "lib/device/cuda/cudnn.h"
@@ -14,32 +15,31 @@
 // ------------------------------------------------------------------------------------------------
 // opening
 
-static void *open_file(const char *path) {
-    return dlopen(path, RTLD_NOW | RTLD_LOCAL);
-}
-
 /// The file that the environment gives, or the one beside it that is named alike.
-static void *open_given(const nd_library *library, const char *given) {
+static void *open_given(const nd_library *library, const char *given, bool *ret_short) {
     char path[PATH_MAX];
     const char *slash = strrchr(given, '/');
     const char *name = slash ? slash + 1 : given;
     const char *at = library->given ? strstr(name, library->given) : NULL;
     if (!library->given)
-        return open_file(given);
+        return nd__optional_open_file(given, ret_short);
     if (!at)
         return NULL;
     int length = snprintf(path, sizeof path, "%.*s%s%s", (int)(at - given), given, library->stem,
                           at + strlen(library->given));
-    return length > 0 && (size_t)length < sizeof path ? open_file(path) : NULL;
+    return length > 0 && (size_t)length < sizeof path ? nd__optional_open_file(path, ret_short)
+                                                      : NULL;
 }
 
 /// In one folder ("": by the loader's rules), the preferred version first.
-static void *open_in(const nd_library *library, const char *folder) {
+static void *open_in(const nd_library *library, const char *folder, bool *ret_short) {
     char path[PATH_MAX];
     for (int i = 0; i < 2 && library->versions[i]; i++) {
         int length = snprintf(path, sizeof path, "%s%s%s.so.%d", folder, *folder ? "/" : "",
                               library->stem, library->versions[i]);
-        void *opened = length > 0 && (size_t)length < sizeof path ? open_file(path) : NULL;
+        void *opened = length > 0 && (size_t)length < sizeof path
+                           ? nd__optional_open_file(path, ret_short)
+                           : NULL;
         if (opened)
             return opened;
     }
@@ -47,24 +47,29 @@ static void *open_in(const nd_library *library, const char *folder) {
 }
 
 /// In nvidia/*/lib of a folder that packages are installed in; `packages` is a pattern.
-static void *open_in_packages(const nd_library *library, const char *packages) {
+static void *open_in_packages(const nd_library *library, const char *packages, bool *ret_short) {
     void *opened = NULL;
     for (int i = 0; i < 2 && library->folders[i] && !opened; i++) {
         char pattern[PATH_MAX];
         glob_t found;
         int length =
             snprintf(pattern, sizeof pattern, "%s/nvidia/%s/lib", packages, library->folders[i]);
-        if (length <= 0 || (size_t)length >= sizeof pattern || glob(pattern, 0, NULL, &found) != 0)
+        if (length <= 0 || (size_t)length >= sizeof pattern)
+            continue;
+        int answer = glob(pattern, 0, NULL, &found);
+        if (answer == GLOB_NOSPACE)
+            *ret_short = true;
+        if (answer != 0)
             continue;
         for (size_t at = 0; at < found.gl_pathc && !opened; at++)
-            opened = open_in(library, found.gl_pathv[at]);
+            opened = open_in(library, found.gl_pathv[at], ret_short);
         globfree(&found);
     }
     return opened;
 }
 
 /// In the Python environment that this code is a file of, one to three folders above it.
-static void *open_beside_this(const nd_library *library) {
+static void *open_beside_this(const nd_library *library, bool *ret_short) {
     Dl_info info;
     char folder[PATH_MAX];
     if (!dladdr((void *)(uintptr_t)nd__library_open, &info) || !info.dli_fname ||
@@ -76,31 +81,41 @@ static void *open_beside_this(const nd_library *library) {
         if (!slash || slash == folder)
             break;
         *slash = '\0';
-        opened = strpbrk(folder, "*?[\\") ? NULL : open_in_packages(library, folder);
+        opened = strpbrk(folder, "*?[\\") ? NULL : open_in_packages(library, folder, ret_short);
     }
     return opened;
 }
 
-static void *open_in_environment(const nd_library *library) {
+static void *open_in_environment(const nd_library *library, bool *ret_short) {
     const char *environment = secure_getenv("VIRTUAL_ENV");
     char packages[PATH_MAX];
     if (!environment || !*environment || strpbrk(environment, "*?[\\"))
         return NULL;
     int length = snprintf(packages, sizeof packages, "%s/lib/python3*/site-packages", environment);
-    return length > 0 && (size_t)length < sizeof packages ? open_in_packages(library, packages)
-                                                          : NULL;
+    return length > 0 && (size_t)length < sizeof packages
+               ? open_in_packages(library, packages, ret_short)
+               : NULL;
 }
 
-void *nd__library_open(const nd_library *library) {
+void *nd__library_open(const nd_library *library, bool *ret_short) {
     const char *given = secure_getenv(library->variable);
     if (given && *given)
-        return open_given(library, given);
-    void *opened = open_in(library, "");
+        return open_given(library, given, ret_short);
+    void *opened = open_in(library, "", ret_short);
     if (!opened)
-        opened = open_beside_this(library);
+        opened = open_beside_this(library, ret_short);
     if (!opened)
-        opened = open_in_environment(library);
-    return opened ? opened : open_in(library, "/usr/local/cuda/lib64");
+        opened = open_in_environment(library, ret_short);
+    return opened ? opened : open_in(library, "/usr/local/cuda/lib64", ret_short);
+}
+
+void nd__library_settle(nd_library_state *state, bool (*open)(void)) {
+    if (atomic_load_explicit(&state->settled, memory_order_acquire))
+        return;
+    pthread_mutex_lock(&state->lock);
+    if (!atomic_load_explicit(&state->settled, memory_order_relaxed))
+        atomic_store_explicit(&state->settled, open(), memory_order_release);
+    pthread_mutex_unlock(&state->lock);
 }
 
 bool nd__library_find(void *library, const char *name, void *ret_function) {

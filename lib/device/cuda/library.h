@@ -8,6 +8,8 @@
 #define ND_LIB_DEVICE_CUDA_LIBRARY_H
 #include "kernels/cuda/cuda.h"
 #include "lib/device/cuda/cuda_device.h"
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 
 /// The names of a library's file.
@@ -19,8 +21,20 @@ typedef struct nd_library {
     const char *folders[2]; ///< below nvidia/ of a Python environment
 } nd_library;
 
-/// NULL: it is not there.
-void *nd__library_open(const nd_library *library);
+/// NULL: it is not there, or, with *ret_short set to true, there was no memory or no file descriptor
+/// to open it.
+void *nd__library_open(const nd_library *library, bool *ret_short);
+
+/// Whether it is known that a library is there, or that it is not.
+typedef struct nd_library_state {
+    pthread_mutex_t lock;
+    _Atomic(bool) settled;
+} nd_library_state;
+#define ND_LIBRARY_STATE_INIT \
+    { .lock = PTHREAD_MUTEX_INITIALIZER }
+
+/// Calls `open` until that is known; it returns false where there was no room to find out.
+void nd__library_settle(nd_library_state *state, bool (*open)(void));
 /// A symbol into a function pointer of any type; false when the library has no such symbol.
 bool nd__library_find(void *library, const char *name, void *ret_function);
 
