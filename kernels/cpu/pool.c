@@ -21,7 +21,8 @@ nd_status nd__cpu_pool(const nd_kernel_call *call) {
     int64_t cost = 1;
     for (int axis = 0; axis < ND_WINDOW_AXES; axis++) {
         nd__pool_axis of = nd__pool_axis_of(call, axis);
-        cost *= of.out * (of.kernel > 0 ? of.kernel : (of.size - 1) / of.out + 1);
+        int64_t reach = of.kernel > 0 ? of.kernel : (of.size - 1) / of.out + 1;
+        cost *= of.out * (reach < of.size ? reach : of.size); // what is beyond x costs nothing
     }
     nd__cpu_parallel(call->shape[0], cost, 1, pool_planes, &work);
     return ND_OK;

@@ -42,15 +42,18 @@ static inline void windows_with(const nd__pool_axis *axis, int64_t offset, int64
         else                                                                                       \
             PLACES(stride)                                                                         \
     }                                                                                              \
-    /* `at`: where a line of x begins. Windows of an adaptive axis have no common stride. */       \
+    /* `at`: where a line of x begins. One window after the other where they have no common */     \
+    /* stride, and where most places of a window are beyond the line. */                           \
     static void pool_line_##T(const T *x, int64_t at, const nd__pool_axis *wide, T *out,           \
                               int64_t *positions) {                                                \
         int64_t begin, end;                                                                        \
-        for (int64_t i = 0; wide->kernel == 0 && i < wide->out; i++) {                             \
+        bool singly = wide->kernel == 0 || wide->kernel > wide->size;                              \
+        int64_t step = wide->kernel == 0 ? 1 : wide->dilation;                                     \
+        for (int64_t i = 0; singly && i < wide->out; i++) {                                        \
             nd__pool_axis_reach(wide, i, &begin, &end);                                            \
-            pool_adaptive_##T(x, at + begin, end - begin, out + i, positions + i);                 \
+            pool_window_##T(x, at + begin, at + end, step, out + i, positions + i);                \
         }                                                                                          \
-        for (int64_t place = 0; place < wide->kernel; place++) {                                   \
+        for (int64_t place = 0; !singly && place < wide->kernel; place++) {                        \
             int64_t offset = place * wide->dilation;                                               \
             windows_with(wide, offset, &begin, &end);                                              \
             pool_place_##T(x, at + begin * wide->stride + offset - wide->padding, wide->stride,    \
@@ -160,18 +163,18 @@ static bool are_pairs(const nd__pool_axis *axes) {
         *(unaligned *)out = most;                                                            \
         *(unaligned_integers *)positions = __builtin_convertvector(place, integers) + at;    \
     }
-// One window of `count` elements behind each other.
-#define POOL_ADAPTIVE(T)                                                         \
-    static void pool_adaptive_##T(const T *x, int64_t at, int64_t count, T *out, \
-                                  int64_t *position) {                           \
-        for (int64_t i = at; i < at + count; i++) {                              \
-            bool better = !(x[i] <= *out) & (*out == *out);                      \
-            *out = better ? x[i] : *out;                                         \
-            *position = better ? i : *position;                                  \
-        }                                                                        \
+// One window: elements from `at` on, below `end`, `step` apart.
+#define POOL_WINDOW(T)                                                                     \
+    static void pool_window_##T(const T *x, int64_t at, int64_t end, int64_t step, T *out, \
+                                int64_t *position) {                                       \
+        for (int64_t i = at; i < end; i += step) {                                         \
+            bool better = !(x[i] <= *out) & (*out == *out);                                \
+            *out = better ? x[i] : *out;                                                   \
+            *position = better ? i : *position;                                            \
+        }                                                                                  \
     }
-POOL_ADAPTIVE(float)
-POOL_ADAPTIVE(double)
+POOL_WINDOW(float)
+POOL_WINDOW(double)
 POOL_PAIRS(float)
 POOL_PAIRS(double)
 POOL_PLANES(float)

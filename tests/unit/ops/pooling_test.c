@@ -81,6 +81,60 @@ static void test_pooling_of_lines(void **state) {
                 }
 }
 
+/// The largest element of each window of one line, by the elements of x that are in it.
+static void check_long_windows(const nd_tensor *x, const nd_max_pool1d_options *o) {
+    nd_tensor *largest, *places;
+    if (nd_max_pool1d_with_indices(x, o, &largest, &places) != ND_OK) {
+        assert_int_equal(nd_error_get_status(), ND_ERROR_SHAPE);
+        nd_error_clear(); // no window fits, or one holds no element
+        return;
+    }
+    for (int64_t w = 0; w < nd_get_numel(largest); w++) {
+        int64_t best = -1, first = w * o->stride - o->padding;
+        for (int64_t at = 0; at < nd_get_shape(x)[2]; at++)
+            if (at >= first && (at - first) % o->dilation == 0 &&
+                (at - first) / o->dilation < o->kernel &&
+                (best < 0 || at_flat(x, at) > at_flat(x, best)))
+                best = at;
+        assert_true(at_flat(places, w) == (double)best);
+        assert_true(at_flat(largest, w) == at_flat(x, best));
+    }
+    nd_release(largest);
+    nd_release(places);
+}
+
+/// Windows far longer than x take no longer than x is.
+static void test_windows_longer_than_lines(void **state) {
+    (void)state;
+    nd_auto nd_tensor *x = random_tensor(DENSE, ND_SHAPE(1, 1, 9), ND_F64, -1, 1);
+    const int64_t long_ones[] = {6, 9, 10, 11, 17, 18, 40, (int64_t)1 << 20, (int64_t)1 << 40};
+    int checked = 0;
+    for (size_t k = 0; k < COUNT_OF(long_ones); k++)
+        for (int64_t padding = 0; padding <= 4; padding++)
+            for (int64_t step = 0; step < 4; step++)
+                for (int64_t dilation = 1; dilation <= 3; dilation++) {
+                    nd_max_pool1d_options o = ND_MAX_POOL1D_OPTIONS_INIT;
+                    o.kernel = long_ones[k];
+                    o.padding = padding < 4 ? padding : o.kernel / 2;
+                    o.stride = step < 3 ? 1 + 2 * step : (o.kernel + 1) / 2;
+                    o.dilation = dilation;
+                    o.ceil_mode = true;
+                    // More windows than this test has time for.
+                    if (o.padding / o.stride > 1000)
+                        continue;
+                    check_long_windows(x, &o);
+                    checked++;
+                }
+    assert_true(checked > 100);
+    nd_auto nd_tensor *image = random_tensor(DENSE, ND_SHAPE(1, 1, 5, 6), ND_F32, -1, 1);
+    nd_max_pool2d_options o = ND_MAX_POOL2D_OPTIONS_INIT;
+    o.kernel[0] = o.kernel[1] = (int64_t)1 << 30;
+    o.ceil_mode = true;
+    nd_auto nd_tensor *most = nd_max(image, 0, NULL, false);
+    nd_auto nd_tensor *pooled = nd_max_pool2d(image, &o);
+    assert_true(pooled && nd_get_numel(pooled) == 1 && at_flat(pooled, 0) == at_flat(most, 0));
+}
+
 /// Windows of 2 x 2 in planes of so many lines and columns.
 static void check_pairs(int64_t planes, int64_t lines, int64_t columns, nd_dtype dtype) {
     // Few numbers, so that many are equal, and some are NaN.
@@ -132,6 +186,7 @@ static void test_pairs_of_lines_and_columns(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_pooling_of_lines),
+        ND_TEST(test_windows_longer_than_lines),
         ND_TEST(test_pairs_of_lines_and_columns),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
