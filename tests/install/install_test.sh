@@ -106,6 +106,13 @@ if command -v pkg-config >/dev/null; then
     must "gcc, static" cc "$example" $(pkg-config --cflags nd) -l:libnd.a $(pkg-config --static --libs nd) \
         -Wl,--as-needed -o "$scratch/static" && runs "gcc, static" "$scratch/static"
     links "gcc, static" "$scratch/static" no
+    # Every example, by the command that the page has for them.
+    command=$(sed -n 's/^    cc hello\.c \(.*[^ ]\)   with an installed library.*/\1/p' "$root/docs/examples.md")
+    [ -n "$command" ] || fail "docs/examples.md: no command for an installed library"
+    for each in "$root"/docs/examples/*.c; do
+        case $each in */semantic_search*) continue ;; esac # has a model beside it
+        must "docs/examples.md's command" sh -c "cc \"\$1\" $command -o \"\$2\"" sh "$each" "$scratch/example"
+    done
 else
     echo "SKIPPED: no pkg-config"
 fi
