@@ -143,26 +143,55 @@ static bool has_small_factors(int n) {
     return n == 1;
 }
 
+/// Blocks small enough that malloc takes no mapping of its own for each, in a list.
+enum { BLOCK_BYTES = 60 << 10 };
+typedef struct block {
+    struct block *next;
+} block;
+
+static void free_blocks(block *first) {
+    while (first) {
+        block *next = first->next;
+        free(first);
+        first = next;
+    }
+}
+
 /// FFTW stops the program when it finds no memory. So it is asked only where there is more than a
-/// plan and running it take.
-static bool has_memory_for(int n) {
+/// plan and running it take, and this much is in malloc's hands then, free for this thread: what
+/// other threads take of the process meanwhile is not taken from it. All of it lies below the block
+/// that is returned, which is freed behind the plan; until then malloc gives nothing back to the
+/// system. NULL: there is not so much.
+static block *reserve_memory_for(int n) {
     enum { MOST_BYTES_ANYWAY = 1 << 20, MOST_BYTES_EACH = 32, MOST_BYTES_EACH_OTHER = 192 };
     size_t each = has_small_factors(n) ? MOST_BYTES_EACH : MOST_BYTES_EACH_OTHER;
-    void *probe = malloc((size_t)n * each + MOST_BYTES_ANYWAY);
-    __asm__ volatile("" : : "r"(probe) : "memory"); // or the compiler leaves both calls out
-    free(probe);
-    return probe != NULL;
+    size_t bytes = (size_t)n * each + MOST_BYTES_ANYWAY;
+    block *last = NULL;
+    for (size_t taken = 0; taken < bytes; taken += BLOCK_BYTES) {
+        block *next = malloc(BLOCK_BYTES);
+        if (!next) {
+            free_blocks(last);
+            return NULL;
+        }
+        next->next = last;
+        last = next;
+    }
+    free_blocks(last->next);
+    last->next = NULL;
+    return last;
 }
 
 static nd__fftw_plan *new_plan(const functions *library, nd__fftw_kind kind, int n, void *in,
                                void *out) {
-    nd__fftw_plan *made = has_memory_for(n) ? malloc(sizeof *made) : NULL;
-    if (!made)
-        return NULL;
-    *made = (nd__fftw_plan){.library = library, .kind = kind, .n = n};
-    made->plan = planned(library, kind, n, in, out);
-    if (made->plan)
-        return made;
+    nd__fftw_plan *made = malloc(sizeof *made);
+    block *reserve = made ? reserve_memory_for(n) : NULL;
+    if (reserve) {
+        *made = (nd__fftw_plan){.library = library, .kind = kind, .n = n};
+        made->plan = planned(library, kind, n, in, out);
+        free_blocks(reserve);
+        if (made->plan)
+            return made;
+    }
     free(made);
     return NULL;
 }
