@@ -77,16 +77,18 @@ static void weigh(const nd__fft_call *call, void *half, double ends, double sign
         weigh_double(half, call->n, ends, ends * call->weight, sign);
 }
 
-/// Transforms a line from buffer to buffer, with its factors.
-static void transform(const job *j, void *in, void *out) {
+/// Transforms a line from buffer to buffer, with its factors. False: there is no memory.
+static bool transform(const job *j, void *in, void *out) {
     const nd__fft_call *call = j->call;
     if (call->op == ND_OP_irfft)
         weigh(call, in, 1, call->sign); // FFTW's sign is 1
-    nd__fftw_run(j->plan, in, out);
+    if (!nd__fftw_run(j->plan, in, out))
+        return false;
     if (call->op == ND_OP_rfft)
         weigh(call, out, call->scale, -call->sign); // FFTW's sign is -1
     else
         scale(call, out, call->op == ND_OP_irfft ? call->n : 2 * call->n);
+    return true;
 }
 
 // -------------------------------------------------------------------------------------------------
@@ -172,7 +174,9 @@ static void transform_blocks(void *context, int64_t begin, int64_t end) {
         gather(&j->x, in, (const char *)call->x + offset_of(j, &j->x, block),
                (size_t)call->inner * j->x.element, lines);
         for (int64_t l = 0; l < lines; l++)
-            transform(j, in + (size_t)l * j->x.line_stride, out + (size_t)l * j->out.line_stride);
+            if (!transform(j, in + (size_t)l * j->x.line_stride,
+                           out + (size_t)l * j->out.line_stride))
+                atomic_store_explicit(&j->failed, true, memory_order_relaxed);
         scatter(&j->out, out, (char *)call->out + offset_of(j, &j->out, block),
                 (size_t)call->inner * j->out.element, lines);
     }

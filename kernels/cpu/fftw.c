@@ -71,6 +71,7 @@ struct nd__fftw_plan {
     nd__fftw_kind kind;
     int n;
     bool is_kept;
+    size_t running_bytes; ///< that must be free when it runs
     int users;
     uint64_t last_use;
     void *plan;
@@ -145,6 +146,10 @@ static bool has_small_factors(int n) {
 
 /// Blocks small enough that malloc takes no mapping of its own for each, in a list.
 enum { BLOCK_BYTES = 60 << 10 };
+/// What a plan takes at most, and running it: so much anyway, and so much for each element. Shorter
+/// ones of small factors have what they need on the stack when they run.
+enum { BYTES_ANYWAY = 1 << 20, BYTES_EACH = 32, BYTES_EACH_OTHER = 192, SHORT = 4096 };
+
 typedef struct block {
     struct block *next;
 } block;
@@ -157,15 +162,11 @@ static void free_blocks(block *first) {
     }
 }
 
-/// FFTW stops the program when it finds no memory. So it is asked only where there is more than a
-/// plan and running it take, and this much is in malloc's hands then, free for this thread: what
-/// other threads take of the process meanwhile is not taken from it. All of it lies below the block
-/// that is returned, which is freed behind the plan; until then malloc gives nothing back to the
-/// system. NULL: there is not so much.
-static block *reserve_memory_for(int n) {
-    enum { MOST_BYTES_ANYWAY = 1 << 20, MOST_BYTES_EACH = 32, MOST_BYTES_EACH_OTHER = 192 };
-    size_t each = has_small_factors(n) ? MOST_BYTES_EACH : MOST_BYTES_EACH_OTHER;
-    size_t bytes = (size_t)n * each + MOST_BYTES_ANYWAY;
+/// FFTW stops the program when it finds no memory. So it is asked only where there is more than it
+/// takes, and this much is in malloc's hands then, free for this thread: what other threads take of
+/// the process meanwhile is not taken from it. All of it lies below the block that is returned, which
+/// is freed last; until then malloc gives nothing back to the system. NULL: there is not so much.
+static block *reserve_memory(size_t bytes) {
     block *last = NULL;
     for (size_t taken = 0; taken < bytes; taken += BLOCK_BYTES) {
         block *next = malloc(BLOCK_BYTES);
@@ -184,9 +185,12 @@ static block *reserve_memory_for(int n) {
 static nd__fftw_plan *new_plan(const functions *library, nd__fftw_kind kind, int n, void *in,
                                void *out) {
     nd__fftw_plan *made = malloc(sizeof *made);
-    block *reserve = made ? reserve_memory_for(n) : NULL;
+    bool is_plain = has_small_factors(n);
+    size_t bytes = (size_t)n * (is_plain ? BYTES_EACH : BYTES_EACH_OTHER) + BYTES_ANYWAY;
+    block *reserve = made ? reserve_memory(bytes) : NULL;
     if (reserve) {
         *made = (nd__fftw_plan){.library = library, .kind = kind, .n = n};
+        made->running_bytes = !is_plain ? bytes : n > SHORT ? BYTES_ANYWAY : 0;
         made->plan = planned(library, kind, n, in, out);
         free_blocks(reserve);
         if (made->plan)
@@ -263,15 +267,20 @@ void nd__fftw_plan_release(nd__fftw_plan *plan) {
     pthread_mutex_unlock(&cache.lock);
 }
 
-void nd__fftw_run(const nd__fftw_plan *plan, void *in, void *out) {
+bool nd__fftw_run(const nd__fftw_plan *plan, void *in, void *out) {
+    block *reserve = plan->running_bytes > 0 ? reserve_memory(plan->running_bytes) : NULL;
+    if (plan->running_bytes > 0 && !reserve)
+        return false;
     switch (plan->kind) {
     case ND__FFTW_REAL:
         plan->library->execute_dft_r2c(plan->plan, in, out);
-        return;
+        break;
     case ND__FFTW_HALF:
         plan->library->execute_dft_c2r(plan->plan, in, out);
-        return;
+        break;
     default:
         plan->library->execute_dft(plan->plan, in, out);
     }
+    free_blocks(reserve);
+    return true;
 }

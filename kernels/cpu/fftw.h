@@ -41,6 +41,7 @@ nd__fftw_plan *nd__fftw_plan_acquire(nd_dtype dtype, nd__fftw_kind kind, int n, 
                                      void *out);
 void nd__fftw_plan_release(nd__fftw_plan *plan);
 
-/// Transforms one line, as it is: nothing is scaled. From any number of threads.
-void nd__fftw_run(const nd__fftw_plan *plan, void *in, void *out);
+/// Transforms one line, as it is: nothing is scaled. From any number of threads. False: there is no
+/// memory.
+bool nd__fftw_run(const nd__fftw_plan *plan, void *in, void *out);
 #endif
