@@ -230,8 +230,8 @@ nd_tensor *nd_transpose(const nd_tensor *x, int axis0, int axis1) {
 /// not expand to it.
 static nd_tensor *refuse_expansion(const nd_tensor *x, int ndim, const int64_t *shape) {
     int64_t kept[ND_MAX_DIMS], numel;
-    const int missing = ndim - x->ndim;
     const bool readable = shape && ndim >= 0 && ndim <= ND_MAX_DIMS;
+    const int missing = readable ? ndim - x->ndim : 0;
     for (int i = 0; readable && i < ndim; i++)
         kept[i] = shape[i] == -1 && i >= missing ? x->shape[i - missing] : shape[i];
     if (nd__shape_check("expand", ndim, readable ? kept : shape, x->dtype, &numel) == ND_OK) {
@@ -246,8 +246,8 @@ nd_tensor *nd_expand(const nd_tensor *x, int ndim, const int64_t *shape) {
     if (nd__tensor_check_operand("expand", "x", x) != ND_OK)
         return NULL;
     int64_t target[ND_MAX_DIMS], strides[ND_MAX_DIMS], numel;
-    int missing = ndim - x->ndim;
-    bool fits = missing >= 0 && ndim <= ND_MAX_DIMS && (shape || ndim == 0);
+    bool fits = ndim >= x->ndim && ndim <= ND_MAX_DIMS && (shape || ndim == 0);
+    int missing = fits ? ndim - x->ndim : 0;
     for (int i = 0; fits && i < ndim; i++) {
         int64_t size = i < missing ? 1 : x->shape[i - missing];
         target[i] = shape[i] == -1 && i >= missing ? size : shape[i];
