@@ -19,6 +19,7 @@
 
 #if ND_HAVE_ONEDNN
 #include <dlfcn.h>
+#include <execinfo.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -38,9 +39,9 @@
 /// Address space that making a primitive takes at most, several times over: each piece of generated
 /// code is 256 KiB.
 #define CODE_BYTES ((size_t)16 << 20)
-/// Nobody generates code, and somebody has taken that much to see whether it is there: it would be
-/// missing where it is needed.
-#define PROBING UINT32_MAX
+/// In `generating`: somebody takes as much as all who generate code may take, to see whether it is
+/// there. It would be missing where it is needed, so nobody begins meanwhile.
+#define PROBING (UINT32_C(1) << 31)
 
 static struct {
     int (*get_max_threads)(void);
@@ -55,7 +56,7 @@ static _Thread_local bool ending_here; ///< this one is among them
 static pthread_key_t end_key;          ///< its destructor: the thread ends, the process does not
 static bool has_end_key;
 static _Atomic uint64_t known[ND__ONEDNN_KINDS / 64];
-static _Atomic uint32_t generating; ///< threads that may generate code; PROBING
+static _Atomic uint32_t generating; ///< threads that may generate code, and PROBING
 static pid_t process;               ///< that `inside` is about
 
 static void find_openmp(void) {
@@ -165,24 +166,38 @@ static bool another_is_ending(void) {
     return atomic_load(&ending) > ending_here;
 }
 
+/// Whether there is room for so many threads that generate code.
+static bool has_room_for(uint32_t threads) {
+    size_t bytes = threads * CODE_BYTES;
+    void *probe = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return probe != MAP_FAILED && munmap(probe, bytes) == 0;
+}
+
 bool nd__onednn_has_room(void) {
-    void *probe =
-        mmap(NULL, CODE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    return probe != MAP_FAILED && munmap(probe, CODE_BYTES) == 0;
+    return has_room_for(1);
+}
+
+/// oneDNN throws where it finds no memory, through pthread_once(), for which the C library opens what
+/// unwinds the stack when that is first needed, and ends the process when it cannot. So it is
+/// opened before; false where that fails.
+static bool can_unwind(void) {
+    static atomic_bool can;
+    void *caller;
+    if (!atomic_load_explicit(&can, memory_order_relaxed) && backtrace(&caller, 1) > 0)
+        atomic_store_explicit(&can, true, memory_order_relaxed);
+    return atomic_load_explicit(&can, memory_order_relaxed);
 }
 
 bool nd__onednn_begin_code(void) {
     uint32_t threads = atomic_load(&generating);
     for (;;) {
-        if (threads == PROBING) {
+        if (threads & PROBING) {
             nap();
             threads = atomic_load(&generating);
-        } else if (threads > 0) {
-            if (atomic_compare_exchange_weak(&generating, &threads, threads + 1))
-                return true;
-        } else if (atomic_compare_exchange_weak(&generating, &threads, PROBING)) {
-            bool room = nd__onednn_has_room();
-            atomic_store(&generating, room ? 1 : 0);
+        } else if (atomic_compare_exchange_weak(&generating, &threads, threads | PROBING)) {
+            bool room = has_room_for(threads + 1) && can_unwind();
+            atomic_fetch_sub(&generating, room ? PROBING - 1 : PROBING);
             return room;
         }
     }
