@@ -22,6 +22,13 @@ static int wait_for(pid_t child) {
     return status;
 }
 
+/// docs/errors.md says what is left: one in a hundred or less. Without what is done about it, seven
+/// of a hundred first products end so.
+static void check_aborted(int aborted, int tries) {
+    print_message("%d of %d were ended by a signal\n", aborted, tries);
+    assert_true(tries > 100 && aborted * 20 <= tries);
+}
+
 // -------------------------------------------------------------------------------------------------
 // transforms beside a thread that makes and drops tensors
 
@@ -87,6 +94,7 @@ static void test_F03_transforms_beside_a_thread_that_takes_memory(void **state) 
     }
     static const int64_t sizes[] = {4099, 65536, 100003, 1 << 18};
     const uint64_t step = (uint64_t)3 << 19, most = (uint64_t)60 << 20;
+    int tries = 0, aborted = 0;
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
         for (uint64_t room = 0; room < most; room += step) {
             fflush(NULL);
@@ -96,10 +104,13 @@ static void test_F03_transforms_beside_a_thread_that_takes_memory(void **state) 
                 _exit(transform_in(room, sizes[s]));
             }
             int status = wait_for(child);
-            if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+            tries++;
+            aborted += WIFSIGNALED(status);
+            if (WIFEXITED(status) && WEXITSTATUS(status) != 0)
                 fail_msg("%lld elements, room for %llu bytes: status %d", (long long)sizes[s],
                          (unsigned long long)room, status);
         }
+    check_aborted(aborted, tries);
 }
 
 // -------------------------------------------------------------------------------------------------
@@ -137,6 +148,7 @@ static uint64_t room_at_start(void) {
 static void test_F03_first_products_of_processes_with_little_room(void **state) {
     (void)state;
     const uint64_t start = room_at_start(), step = 400, most = (uint64_t)64 << 10;
+    int tries = 0, aborted = 0;
     for (uint64_t room = (uint64_t)2 << 10; room < most; room += step) {
         fflush(NULL);
         pid_t child = fork();
@@ -147,10 +159,13 @@ static void test_F03_first_products_of_processes_with_little_room(void **state) 
             _exit(0); // not even the program fits
         }
         int status = wait_for(child);
+        tries++;
+        aborted += WIFSIGNALED(status);
         // What the loader says of a library that does not fit is none of ours.
-        if (!(WIFEXITED(status) && (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == 127)))
+        if (WIFEXITED(status) && WEXITSTATUS(status) != 0 && WEXITSTATUS(status) != 127)
             fail_msg("room for %llu KiB: status %d", (unsigned long long)room, status);
     }
+    check_aborted(aborted, tries);
 }
 
 int main(int count, char **arguments) {
