@@ -422,7 +422,7 @@ static void test_the_longest_sentence_fits(void **state) {
     nd__site = &site;
     nd_with_manager(manager) {
         for (size_t i = 0; i < 4; i++)
-            held[i] = nd_resource_new(type, memory, (UINT64_C(1) << 60) - 8 + i, &callbacks);
+            held[i] = nd_resource_new(type, memory, (UINT64_C(1) << 60) - 4096 + i, &callbacks);
     }
     nd__site = NULL;
     nd_memory_request request = prepare(manager, 0, ND_ERROR_OUT_OF_MEMORY);
@@ -434,7 +434,7 @@ static void test_the_longest_sentence_fits(void **state) {
     assert_true(strlen(message) < 1000);
     static const char end[] = "device waited for (10 bytes)";
     assert_string_equal(message + strlen(message) - strlen(end), end);
-    const char *all = strstr(message, "4611686018427387878 bytes together made at ...");
+    const char *all = strstr(message, "4611686018427371526 bytes together made at ...");
     assert_non_null(all); // of one line, its file's name from behind
     assert_non_null(strstr(all, "folder/with.c:4000000000"));
     nd_resource *more = NULL;
