@@ -22,11 +22,11 @@ static int wait_for(pid_t child) {
     return status;
 }
 
-/// docs/errors.md says what is left: one in a hundred or less. Without what is done about it, seven
-/// of a hundred first products end so.
-static void check_aborted(int aborted, int tries) {
+/// docs/errors.md says what is left: one or two in a hundred. Without what is done about it, fourteen
+/// of a hundred transforms end so, and seven of a hundred first products.
+static void check_aborted(int aborted, int tries, int one_of) {
     print_message("%d of %d were ended by a signal\n", aborted, tries);
-    assert_true(tries > 100 && aborted * 20 <= tries);
+    assert_true(tries > 100 && aborted * one_of <= tries);
 }
 
 // -------------------------------------------------------------------------------------------------
@@ -110,7 +110,7 @@ static void test_F03_transforms_beside_a_thread_that_takes_memory(void **state) 
                 fail_msg("%lld elements, room for %llu bytes: status %d", (long long)sizes[s],
                          (unsigned long long)room, status);
         }
-    check_aborted(aborted, tries);
+    check_aborted(aborted, tries, 10);
 }
 
 // -------------------------------------------------------------------------------------------------
@@ -165,7 +165,7 @@ static void test_F03_first_products_of_processes_with_little_room(void **state) 
         if (WIFEXITED(status) && WEXITSTATUS(status) != 0 && WEXITSTATUS(status) != 127)
             fail_msg("room for %llu KiB: status %d", (unsigned long long)room, status);
     }
-    check_aborted(aborted, tries);
+    check_aborted(aborted, tries, 20);
 }
 
 int main(int count, char **arguments) {
