@@ -181,18 +181,18 @@ static void kind_quota(void) {
     nd_manager_close(manager, NULL);
 }
 
-#define KINDS(F)                                                                              \
-    F(add)                                                                                    \
-    F(matmul_f32)                                                                             \
-    F(matmul_f64) F(matmul_bf16) F(matmul_i32) F(einsum) F(conv) F(softmax) F(sort) F(reduce) \
-        F(randn) F(svd) F(lstsq) F(inv) F(fft) F(png) F(jpeg) F(safetensors) F(csv) F(npz)    \
-            F(error) F(dump) F(trace) F(training) F(collection) F(long_chain) F(quota)
 static const struct {
     const char *name;
     void (*call)(void);
 } kinds[] = {
-#define KIND(name) {#name, kind_##name},
-    KINDS(KIND)
+#define KIND(name) \
+    { #name, kind_##name }
+    KIND(add),        KIND(matmul_f32), KIND(matmul_f64),  KIND(matmul_bf16), KIND(matmul_i32),
+    KIND(einsum),     KIND(conv),       KIND(softmax),     KIND(sort),        KIND(reduce),
+    KIND(randn),      KIND(svd),        KIND(lstsq),       KIND(inv),         KIND(fft),
+    KIND(png),        KIND(jpeg),       KIND(safetensors), KIND(csv),         KIND(npz),
+    KIND(error),      KIND(dump),       KIND(trace),       KIND(training),    KIND(collection),
+    KIND(long_chain), KIND(quota),
 #undef KIND
 };
 enum { COUNT = sizeof kinds / sizeof *kinds };

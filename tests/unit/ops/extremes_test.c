@@ -100,7 +100,7 @@ static void try_narrow(int n, const nd_tensor *x, const nd_tensor *pairs) {
     TRY(nd_pad(x, n, sizes, 0, ND_PADDING_CONSTANT));
     TRY(nd_sum(x, n, axes, false));
     TRY(nd_std(x, n, axes, 0, false));
-    TRY(nd_fftn(pairs, n, axes, NULL, ND_FFT_NORM_BACKWARD));
+    TRY(nd_fftn(pairs, n, NULL, axes, ND_FFT_NORM_BACKWARD));
     TRY(nd_rand(nd_key_new(1), n, sizes, ND_F32));
     const double half = 0.5;
     TRY(nd_quantile(x, 1, &half, ND_QUANTILE_LINEAR, n, axes, false));
