@@ -25,7 +25,7 @@ template <int head_, int rows_> struct AttentionLanes : AttentionTiles<Plain<flo
     typedef Quad<float> Sums[my_rows][pieces];
     typedef float Scores[my_rows][my_others];
 
-    using Base::AttentionTiles;
+    using Base::Base;
 
     static ND_BOTH int row_of(int thread, int i) {
         return thread / warp_threads * 16 + thread % warp_threads / across + i * down;

@@ -53,7 +53,7 @@ static int64_t run_ranks(nd_dataset_options options, int64_t n, int ranks, int64
         assert_true(nd_dataset_get_weight(shares[r]) == 1);
     }
     for (int64_t step = 0; step < nd_dataset_get_batches(shares[0]); step++) {
-        int64_t least = INT64_MAX, most = 0, all = 0;
+        int64_t least = INT64_MAX, most = 0;
         double weighted = 0;
         for (int r = 0; r < ranks; r++) {
             nd_auto nd_tensor *images = NULL, *labels = NULL;
@@ -67,7 +67,6 @@ static int64_t run_ranks(nd_dataset_options options, int64_t n, int ranks, int64
             }
             least = count < least ? count : least;
             most = count > most ? count : most;
-            all += count;
             weighted += nd_dataset_get_weight(shares[r]) / ranks; // of means that are all 1
         }
         assert_true(least >= 1 && most - least <= 1);
