@@ -165,7 +165,7 @@ anywhere=(autograd_cycles callbacks dead scoped tensors view_uses)
 
 part_tests() {
     local name
-    for name in operations gradients rows device views out streams training_graph; do
+    for name in operations gradients rows joins device views out streams training_graph; do
         plan "${name}_test" 200 "tests/gpu/${name}_test"
     done
     [ -n "$fake" ] || plan "operations_test without cuBLAS" 100 ND_CUBLAS=/nonexistent tests/gpu/operations_test
@@ -185,8 +185,8 @@ part_sanitizers() {
         record "$sanitizer" "not found" 0
         return
     fi
-    # The shortest first; operations_test, the longest, may be cut off in the middle, and what it said until then counts.
-    for program in tests/behaviour/callbacks tests/gpu/out_test tests/gpu/training_graph_test tests/gpu/operations_test tests/gpu/views_test; do
+    # The shortest first; the longest, operations_test and views_test, may be cut off in the middle, and what they said until then counts.
+    for program in tests/behaviour/callbacks tests/gpu/{out,joins,rows,training_graph,streams,gradients,operations,views}_test; do
         device=
         [[ $program != tests/behaviour/* ]] || device=cuda
         for tool in memcheck "memcheck --track-stream-ordered-races all" racecheck synccheck initcheck; do
@@ -214,7 +214,7 @@ part_figures() {
     ! command -v gnuplot >/dev/null || chart=(--plot "$files/gc_on_off.png")
     plan "bench gpu" 220 bench/gpu --json "$files/gpu.json"
     plan "gc_on_off" ${fake:+4}120 bench/gc_on_off --device cuda "${small[@]}" --json "$files/gc_on_off.json" "${chart[@]}"
-    for name in rnn_gru pipeline cnn transformer wgan_gp large_images rnn_lstm; do
+    for name in rnn_gru pipeline objects minilm cnn transformer wgan_gp serve large_images rnn_lstm long; do
         plan "workload $name" 60 bench/workloads --only "$name" --device cuda --seconds $seconds "${few[@]}" \
             --json "$files/workload_$name.json"
     done
