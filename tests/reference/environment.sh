@@ -1,12 +1,18 @@
 #!/usr/bin/env bash
-# Makes the virtual environment that tests/reference compares with: the newest NumPy, PyTorch, safetensors,
-# gguf, Pillow and tokenizers from PyPI.
+# Makes a virtual environment that tests compare with, of PyPI's newest: NumPy, safetensors, gguf, Pillow and tokenizers, and, unless
+# it is asked for files alone, PyTorch, which is some gigabytes.
 #
-#     tests/reference/environment.sh [FOLDER]      default: $ND_REFERENCE, else ~/.cache/ndarc-rivals (that of bench/peers)
+#     tests/reference/environment.sh [--files] [FOLDER]      default: $ND_REFERENCE, else ~/.cache/ndarc-reference
 #
-# Then: ./bazelw test --test_env=ND_REFERENCE=FOLDER //tests/reference:all, with ND_REFERENCE_CALLS and ND_REFERENCE_SEED as asked.
+# Tests find it there (python.sh); another folder is told to them: ./bazelw test --test_env=ND_REFERENCE=FOLDER //tests/reference:all
 set -eu
-folder=${1:-${ND_REFERENCE:-${XDG_CACHE_HOME:-$HOME/.cache}/ndarc-rivals}}
+packages=(numpy safetensors gguf pillow tokenizers)
+if [ "${1:-}" = --files ]; then
+    shift
+else
+    packages+=(torch)
+fi
+folder=${1:-${ND_REFERENCE:-${XDG_CACHE_HOME:-$HOME/.cache}/ndarc-reference}}
 [ -x "$folder/bin/python" ] || python3 -m venv "$folder"
-"$folder/bin/python" -m pip install --quiet --upgrade torch numpy safetensors gguf pillow tokenizers
-"$folder/bin/python" -c 'import numpy, torch; print("PyTorch", torch.__version__, "NumPy", numpy.__version__)'
+"$folder/bin/python" -m pip install --quiet --upgrade "${packages[@]}"
+"$folder/bin/python" -m pip freeze

@@ -1,10 +1,9 @@
-#!/bin/sh
-# Files of every dtype, read by the package that defines the format and written by it. ND_PYTHON names
-# a Python that has it; skipped where there is none.
+#!/usr/bin/env bash
+# Files of every dtype, read by the package that defines the format and written by it; skipped where no Python has it.
 program=$1
-python=${ND_PYTHON:-python3}
-"$python" -c 'import safetensors' 2>/dev/null || {
-    echo "SKIPPED: $python has no package safetensors"
+. "$TEST_SRCDIR/$TEST_WORKSPACE/tests/reference/python.sh"
+python=$(python_with safetensors) || {
+    echo "SKIPPED: no Python with safetensors"
     exit 0
 }
 "$program" write "$TEST_TMPDIR/ours.safetensors" || exit 1

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# A training's state is read by Python's safetensors package, value for value. ND_PYTHON names a Python that has it.
+# A training's state is read by Python's safetensors package, value for value.
 set -eu
-python=${ND_PYTHON:-python3}
-"$python" -c 'import safetensors.numpy' 2>/dev/null || { echo "SKIPPED: no safetensors package for $python"; exit 0; }
+. "$TEST_SRCDIR/$TEST_WORKSPACE/tests/reference/python.sh"
+python=$(python_with safetensors.numpy) || { echo "SKIPPED: no Python with safetensors and numpy"; exit 0; }
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 TEST_TMPDIR=$folder "$TEST_SRCDIR/$TEST_WORKSPACE/tests/unit/nn/state_test" >/dev/null 2>&1
