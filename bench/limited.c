@@ -22,9 +22,10 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { CLAIMS_MAX = 16 };
+enum { WORKS_MAX = 4, CLAIMS_MAX = 16 * WORKS_MAX };
 
-/// So many by default that a fifth of what the leaking run takes holds what one step needs.
+/// So many steps by default that a fifth of what the leaking run takes holds what one step needs. The
+/// first two are run where none is named.
 static const struct {
     const workload *workload;
     int64_t steps;
@@ -66,8 +67,20 @@ typedef struct result {
     run_figures figures;
 } result;
 
-/// Address space that one step takes, with all that it begins with. 0: nobody has asked.
-static uint64_t step_bytes;
+/// A workload and what became of it.
+typedef struct work {
+    const workload *workload;
+    int64_t steps;
+    uint64_t step_bytes; ///< address space that one step takes, with all that it begins with
+    result results[LIMITS];
+} work;
+
+typedef struct report {
+    work works[WORKS_MAX];
+    size_t count;
+    claim claims[CLAIMS_MAX];
+    claim_list list;
+} report;
 
 /// What the progress bar says.
 typedef struct view {
@@ -75,31 +88,32 @@ typedef struct view {
     int64_t steps;
 } view;
 
+static bool choose(const workload_settings *settings, report *report);
+static int run_all(const workload_settings *settings, work *work, claim_list *list);
 static int64_t count_steps(const workload_settings *settings, const workload *workload);
 static bool is_for(const struct limit *limit, nd_device device);
-static bool measure_step(const workload *workload, const workload_settings *settings,
-                         uint64_t *ret_bytes);
-static bool run_limited(const workload *workload, const workload_settings *settings,
-                        const struct limit *limit, const result *leaking, result *ret_result);
-static run_settings settings_of_run(const workload_settings *settings, workload_strategy strategy);
-static bool leaves_room(const struct limit *limit, result *result);
+static bool measure_step(const workload_settings *settings, work *work);
+static bool run_limited(const workload_settings *settings, const struct limit *limit,
+                        const work *work, result *ret_result);
+static run_settings settings_of_run(const workload_settings *settings, const work *work,
+                                    workload_strategy strategy);
+static bool leaves_room(const struct limit *limit, uint64_t step_bytes, result *result);
 static bool make_group(result *result, memory_group *ret_group);
 static void print_result(const struct limit *limit, const result *result);
 static void print_ladder(const nd_memory_stats *memory);
-static void judge(const workload *workload, const workload_settings *settings,
-                  const result *results, claim_list *list);
+static void judge(const workload_settings *settings, const work *work, claim_list *list);
 static bool says_why(const run_figures *figures, bool *ret_holders);
 static void judge_ladder(const workload *workload, const struct limit *limit,
                          const nd_memory_stats *memory, claim_list *list);
-static bool write_json(const workload *workload, const workload_settings *settings,
-                       const result *results, const claim_list *list);
+static bool write_json(const workload_settings *settings, const report *report);
+static void write_work(bench_json *json, const workload_settings *settings, const work *work);
 static void watch(int64_t steps, void *data);
 
 int main(int argc, char **argv) {
     workload_settings settings = settings_default();
     settings.program = "limited";
     settings.about =
-        "Runs a workload that leaks (default: wgan_gp, 150 steps; large_images: 20, serve: 1000) "
+        "Runs workloads that leak (default: wgan_gp, 150 steps, and large_images, 20; serve: 1000) "
         "in\nbounded memory, off and on. Of these options it looks at --only, --steps, --device, "
         "--threads, "
         "--seed,\n--data and --json.";
@@ -108,47 +122,69 @@ int main(int argc, char **argv) {
         return answer;
     if (settings.json && !bench_check_result("limited", settings.json))
         return 2;
-    const workload *workload = &workload_wgan_gp;
-    size_t wanted = 0;
-    for (size_t i = 0; settings.only_count && workloads[i]; i++)
-        if (settings_want(&settings, workloads[i]) && wanted++ == 0)
-            workload = workloads[i];
-    if (wanted > 1) {
-        fprintf(stderr, "limited: one workload at a time with --only\n");
+    static report report;
+    report.list = (claim_list){.claims = report.claims, .size = CLAIMS_MAX};
+    if (!choose(&settings, &report))
         return 2;
+    for (size_t i = 0; i < report.count; i++) {
+        answer = run_all(&settings, &report.works[i], &report.list);
+        if (answer >= 0)
+            return answer;
     }
-    if (!workload->makes_cycles) {
-        fprintf(stderr, "limited: %s leaves nothing behind that a collector could free\n",
-                workload->name);
+    bool good = claims_print(report.claims, report.list.count);
+    if (settings.json && !write_json(&settings, &report))
         return 2;
+    return good ? 0 : 1;
+}
+
+/// Those that are named, or the first two that leak. False, and it says why, when one of them leaves
+/// nothing behind.
+static bool choose(const workload_settings *settings, report *report) {
+    for (size_t i = 0; workloads[i]; i++) {
+        bool wanted = settings->only_count ? settings_want(settings, workloads[i])
+                                           : workloads[i] == defaults[0].workload ||
+                                                 workloads[i] == defaults[1].workload;
+        if (!wanted)
+            continue;
+        if (!workloads[i]->makes_cycles) {
+            fprintf(stderr, "limited: %s leaves nothing behind that a collector could free\n",
+                    workloads[i]->name);
+            return false;
+        }
+        if (report->count == WORKS_MAX) {
+            fprintf(stderr, "limited: at most %d workloads at once\n", WORKS_MAX);
+            return false;
+        }
+        report->works[report->count++] =
+            (work){.workload = workloads[i], .steps = count_steps(settings, workloads[i])};
     }
-    settings.steps = count_steps(&settings, workload);
+    return true;
+}
+
+/// A workload under every limit, judged. Returns the exit status when that ends the program, else -1.
+static int run_all(const workload_settings *settings, work *work, claim_list *list) {
+    const workload *workload = work->workload;
     char machine[512];
     printf("%s: %s (%" PRId64 " steps)\n%s; threads: %d\n\n", workload->name, workload->summary,
-           settings.steps, bench_machine_line(machine, sizeof machine), settings.threads);
+           work->steps, bench_machine_line(machine, sizeof machine), settings->threads);
     printf("  %-20s %12s %12s %13s %12s %7s  %s\n", "", "limit", "address peak", "resident peak",
            "live peak", "steps", "ended");
-    static result results[LIMITS];
-    if (settings.device.kind == ND_CPU && !measure_step(workload, &settings, &step_bytes))
+    if (settings->device.kind == ND_CPU && !measure_step(settings, work))
         return 2;
     for (size_t i = 0; i < LIMITS; i++) {
-        if (!is_for(&limits[i], settings.device))
+        if (!is_for(&limits[i], settings->device))
             continue;
-        if (!run_limited(workload, &settings, &limits[i], &results[LEAKING], &results[i]))
+        if (!run_limited(settings, &limits[i], work, &work->results[i]))
             return 2;
-        if (results[i].figures.no_device) { // a normal answer, as in //bench:workloads
+        if (work->results[i].figures.no_device) { // a normal answer, as in //bench:workloads
             printf("no CUDA device\n");
             return 0;
         }
-        print_result(&limits[i], &results[i]);
+        print_result(&limits[i], &work->results[i]);
     }
-    static claim claims[CLAIMS_MAX];
-    claim_list list = {.claims = claims, .size = CLAIMS_MAX};
-    judge(workload, &settings, results, &list);
-    bool good = claims_print(claims, list.count);
-    if (settings.json && !write_json(workload, &settings, results, &list))
-        return 2;
-    return good ? 0 : 1;
+    printf("\n");
+    judge(settings, work, list);
+    return -1;
 }
 
 static int64_t count_steps(const workload_settings *settings, const workload *workload) {
@@ -167,49 +203,49 @@ static bool is_for(const struct limit *limit, nd_device device) {
 }
 
 /// What a limit must hold for anything to be said about it.
-static bool measure_step(const workload *workload, const workload_settings *settings,
-                         uint64_t *ret_bytes) {
-    const run_settings of_run = settings_of_run(settings, WORKLOAD_BOUNDARY);
+static bool measure_step(const workload_settings *settings, work *work) {
+    const run_settings of_run = settings_of_run(settings, work, WORKLOAD_BOUNDARY);
     child child;
     run_turn turn;
     run_figures figures;
-    if (!child_start(&child, workload, &of_run, 0))
+    if (!child_start(&child, work->workload, &of_run, 0))
         return false;
     child_turn(&child, 1, NULL, NULL, &turn);
     child_finish(&child, NULL, NULL, &figures);
     if (figures.status != ND_OK)
-        fprintf(stderr, "limited: %s: %s\n", workload->name, figures.message);
-    *ret_bytes = figures.peak_address_bytes;
+        fprintf(stderr, "limited: %s: %s\n", work->workload->name, figures.message);
+    work->step_bytes = figures.peak_address_bytes;
     return figures.status == ND_OK;
 }
 
-static run_settings settings_of_run(const workload_settings *settings, workload_strategy strategy) {
+static run_settings settings_of_run(const workload_settings *settings, const work *work,
+                                    workload_strategy strategy) {
     return (run_settings){.options = {.device = settings->device,
                                       .strategy = strategy,
                                       .seed = settings->seed,
-                                      .steps = settings->steps,
+                                      .steps = work->steps,
                                       .data = settings->data},
                           .threads = settings->threads};
 }
 
-static bool run_limited(const workload *workload, const workload_settings *settings,
-                        const struct limit *limit, const result *leaking, result *ret_result) {
-    const run_figures *of = &leaking->figures;
+static bool run_limited(const workload_settings *settings, const struct limit *limit,
+                        const work *work, result *ret_result) {
+    const run_figures *of = &work->results[LEAKING].figures;
     ret_result->address_bytes = (uint64_t)(limit->part * (double)of->peak_address_bytes);
     ret_result->quota_bytes = (uint64_t)(limit->quota * (double)of->peak_bytes);
     ret_result->group_bytes = (uint64_t)(limit->group * (double)of->peak_resident_bytes);
     ret_result->device_bytes = (uint64_t)(limit->device * (double)of->device_bytes);
-    run_settings of_run = settings_of_run(settings, limit->strategy);
+    run_settings of_run = settings_of_run(settings, work, limit->strategy);
     of_run.quota_bytes = ret_result->quota_bytes;
     of_run.device_bytes = ret_result->device_bytes;
-    view view = {.name = limit->name, .steps = settings->steps};
+    view view = {.name = limit->name, .steps = work->steps};
     memory_group group = {0};
-    if (!leaves_room(limit, ret_result))
+    if (!leaves_room(limit, work->step_bytes, ret_result))
         return true;
     if (limit->group > 0 && !make_group(ret_result, &group))
         return true;
     child child;
-    if (!child_start(&child, workload, &of_run, ret_result->address_bytes)) {
+    if (!child_start(&child, work->workload, &of_run, ret_result->address_bytes)) {
         memory_group_remove(&group);
         return false;
     }
@@ -218,7 +254,7 @@ static bool run_limited(const workload *workload, const workload_settings *setti
         snprintf(ret_result->skipped, sizeof ret_result->skipped,
                  "no process can be moved into %.400s", group.folder);
     else
-        child_turn(&child, settings->steps, watch, &view, &ret_result->turn);
+        child_turn(&child, work->steps, watch, &view, &ret_result->turn);
     child_finish(&child, NULL, NULL, &ret_result->figures);
     bench_progress_clear();
     if (limit->group > 0) {
@@ -233,7 +269,7 @@ static bool run_limited(const workload *workload, const workload_settings *setti
 /// False where so small a part of the address space does not even hold one step, with the program
 /// and the workload's threads; the result then says so. Too few steps leave too little for a part of
 /// it to mean anything.
-static bool leaves_room(const struct limit *limit, result *result) {
+static bool leaves_room(const struct limit *limit, uint64_t step_bytes, result *result) {
     if (limit->part <= 0 || result->address_bytes > step_bytes)
         return true;
     char part[NUMBER_TEXT], step[NUMBER_TEXT];
@@ -290,11 +326,11 @@ static void print_ladder(const nd_memory_stats *memory) {
     printf("\n");
 }
 
-static void judge(const workload *workload, const workload_settings *settings,
-                  const result *results, claim_list *list) {
-    const result *leaking = &results[LEAKING];
+static void judge(const workload_settings *settings, const work *work, claim_list *list) {
+    const workload *workload = work->workload;
+    const result *results = work->results, *leaking = &results[LEAKING];
     const char *name = workload->name;
-    const int64_t steps = settings->steps;
+    const int64_t steps = work->steps;
     bool leaked = leaking->figures.status == ND_OK && leaking->figures.left_objects > 0;
     claims_add(list, leaked ? HOLDS : FAILS, "%s, off, without a limit: completes and leaks", name);
     for (size_t i = LEAKING + 1; i < LIMITS; i++) {
@@ -379,8 +415,7 @@ static void judge_ladder(const workload *workload, const struct limit *limit,
                workload->refuses ? " but those beyond their own quotas" : "");
 }
 
-static bool write_json(const workload *workload, const workload_settings *settings,
-                       const result *results, const claim_list *list) {
+static bool write_json(const workload_settings *settings, const report *report) {
     FILE *stream = bench_open_result("limited", settings->json);
     if (!stream)
         return false;
@@ -388,45 +423,54 @@ static bool write_json(const workload *workload, const workload_settings *settin
     bench_json_begin_object(&json, NULL);
     bench_json_string(&json, "bench", "limited");
     bench_machine_json(&json);
-    bench_json_string(&json, "workload", workload->name);
-    bench_json_integer(&json, "steps", (uint64_t)settings->steps);
-    bench_json_begin_array(&json, "runs");
+    bench_json_begin_array(&json, "workloads");
+    for (size_t i = 0; i < report->count; i++)
+        write_work(&json, settings, &report->works[i]);
+    bench_json_end_array(&json);
+    claims_json(&json, report->list.claims, report->list.count);
+    bench_json_end_object(&json);
+    return bench_json_close(&json);
+}
+
+static void write_work(bench_json *json, const workload_settings *settings, const work *work) {
+    bench_json_begin_object(json, NULL);
+    bench_json_string(json, "workload", work->workload->name);
+    bench_json_integer(json, "steps", (uint64_t)work->steps);
+    bench_json_begin_array(json, "runs");
     for (size_t i = 0; i < LIMITS; i++) {
         if (!is_for(&limits[i], settings->device))
             continue;
-        const run_figures *figures = &results[i].figures;
-        bench_json_begin_object(&json, NULL);
-        bench_json_string(&json, "run", limits[i].name);
-        bench_json_integer(&json, "limit_bytes", results[i].address_bytes);
-        bench_json_integer(&json, "quota_bytes", results[i].quota_bytes);
-        bench_json_integer(&json, "group_bytes", results[i].group_bytes);
-        bench_json_integer(&json, "device_bytes", results[i].device_bytes);
-        bench_json_integer(&json, "group_peak_bytes", results[i].group_peak);
-        bench_json_integer(&json, "group_kills", results[i].kills);
-        bench_json_string(&json, "skipped", results[i].skipped);
-        bench_json_integer(&json, "peak_address_bytes", figures->peak_address_bytes);
-        bench_json_integer(&json, "peak_resident_bytes", figures->peak_resident_bytes);
-        bench_json_integer(&json, "peak_bytes", figures->peak_bytes);
-        bench_json_integer(&json, "used_device_bytes", figures->device_bytes);
-        bench_json_integer(&json, "steps", (uint64_t)figures->steps);
-        bench_json_string(&json, "status", nd_status_get_name(figures->status));
-        bench_json_string(&json, "message", figures->message);
-        bench_json_integer(&json, "walks", figures->memory.walks);
-        bench_json_integer(&json, "retire_reached",
+        const run_figures *figures = &work->results[i].figures;
+        bench_json_begin_object(json, NULL);
+        bench_json_string(json, "run", limits[i].name);
+        bench_json_integer(json, "limit_bytes", work->results[i].address_bytes);
+        bench_json_integer(json, "quota_bytes", work->results[i].quota_bytes);
+        bench_json_integer(json, "group_bytes", work->results[i].group_bytes);
+        bench_json_integer(json, "device_bytes", work->results[i].device_bytes);
+        bench_json_integer(json, "group_peak_bytes", work->results[i].group_peak);
+        bench_json_integer(json, "group_kills", work->results[i].kills);
+        bench_json_string(json, "skipped", work->results[i].skipped);
+        bench_json_integer(json, "peak_address_bytes", figures->peak_address_bytes);
+        bench_json_integer(json, "peak_resident_bytes", figures->peak_resident_bytes);
+        bench_json_integer(json, "peak_bytes", figures->peak_bytes);
+        bench_json_integer(json, "used_device_bytes", figures->device_bytes);
+        bench_json_integer(json, "steps", (uint64_t)figures->steps);
+        bench_json_string(json, "status", nd_status_get_name(figures->status));
+        bench_json_string(json, "message", figures->message);
+        bench_json_integer(json, "walks", figures->memory.walks);
+        bench_json_integer(json, "retire_reached",
                            figures->memory.stages[ND_MEMORY_STAGE_RETIRE].reached);
-        bench_json_integer(&json, "trim_reached",
+        bench_json_integer(json, "trim_reached",
                            figures->memory.stages[ND_MEMORY_STAGE_TRIM].reached);
-        bench_json_integer(&json, "collect_reached",
+        bench_json_integer(json, "collect_reached",
                            figures->memory.stages[ND_MEMORY_STAGE_COLLECT].reached);
-        bench_json_integer(&json, "collect_enough",
+        bench_json_integer(json, "collect_enough",
                            figures->memory.stages[ND_MEMORY_STAGE_COLLECT].enough);
-        bench_json_integer(&json, "remaining_objects", figures->remaining_objects);
-        bench_json_end_object(&json);
+        bench_json_integer(json, "remaining_objects", figures->remaining_objects);
+        bench_json_end_object(json);
     }
-    bench_json_end_array(&json);
-    claims_json(&json, list->claims, list->count);
-    bench_json_end_object(&json);
-    return bench_json_close(&json);
+    bench_json_end_array(json);
+    bench_json_end_object(json);
 }
 
 static void watch(int64_t steps, void *data) {

@@ -11,7 +11,8 @@ python3 - "$folder/limited.json" <<'END'
 import json, sys
 
 report = json.load(open(sys.argv[1]))
-runs = {run["run"]: run for run in report["runs"]}
+(work,) = report["workloads"]
+runs = {run["run"]: run for run in work["runs"]}
 leaking, off, on, pressure = (runs[name] for name in ("off", "off, device 60 %", "on, device 60 %", "pressure, device 20 %"))
 used = leaking["used_device_bytes"]
 assert used > leaking["peak_bytes"] > 0, leaking  # data are rounded up
