@@ -54,8 +54,10 @@ typedef struct workload {
     const char *score;   ///< what the outcome's score is, such as "accuracy"; NULL: there is none
     double least_score;  ///< after all steps on the repository's digits; 0: nothing is promised
     double data_score;   ///< after all steps on 70,000 digits; 0: nothing is promised
-    double tolerance;    ///< by what part PyTorch's score may differ, or where there is none its
-                         ///< value; 0: not compared
+    double
+        most_value; ///< of the mean value of the last turn's steps, after all; 0: nothing is promised
+    double tolerance;       ///< by what part PyTorch's score may differ, or where there is none its
+                            ///< value; 0: not compared
     double first_tolerance; ///< the same of each of the first steps' values, by the largest of
                             ///< them, where hand_over says what PyTorch's side begins with
     int64_t first_steps;    ///< of how many of them, where rounding grows fast; 0: of all

@@ -14,9 +14,11 @@ static void judge_left(const contest *contest, const side *side, claim_list *lis
 static void judge_same(const contest *contest, claim_list *list);
 static void judge_score(const contest *contest, const workload_settings *settings,
                         claim_list *list);
+static void judge_value(const contest *contest, claim_list *list);
 static void judge_first(const contest *contest, claim_list *list);
 static void judge_rival(const contest *contest, claim_list *list);
 static const side *find_own(const contest *contest);
+static bool is_whole(const contest *contest, const side *side);
 static bool grows(const side *side);
 static bool flat(const side *side);
 
@@ -27,6 +29,7 @@ void workload_report_judge(const contest *contest, const workload_settings *sett
             judge_side(contest, &contest->sides[i], list);
     judge_same(contest, list);
     judge_score(contest, settings, list);
+    judge_value(contest, list);
     judge_first(contest, list);
     judge_rival(contest, list);
 }
@@ -124,6 +127,27 @@ static void judge_same(const contest *contest, claim_list *list) {
                    contest->workload->name, contest->workload->value, steps);
 }
 
+/// Whether a side has done all steps, and no fewer than what is promised is for.
+static bool is_whole(const contest *contest, const side *side) {
+    return side->figures.steps == contest->planned_steps &&
+           contest->planned_steps >= contest->workload->steps;
+}
+
+static void judge_value(const contest *contest, claim_list *list) {
+    const workload *workload = contest->workload;
+    const side *own = find_own(contest);
+    if (workload->most_value <= 0 || !own || own->turn_count == 0)
+        return;
+    double value = own->turns[own->turn_count - 1].value;
+    bool whole = is_whole(contest, own);
+    claims_add(list,
+               !whole                          ? NOT_JUDGED
+               : value <= workload->most_value ? HOLDS
+                                               : FAILS,
+               "%s: %.3f %s in the last turn (at most %.2f%s)", workload->name, value,
+               workload->value, workload->most_value, whole ? "" : ", after the default steps");
+}
+
 static void judge_score(const contest *contest, const workload_settings *settings,
                         claim_list *list) {
     const workload *workload = contest->workload;
@@ -131,8 +155,7 @@ static void judge_score(const contest *contest, const workload_settings *setting
     const side *own = find_own(contest);
     if (least <= 0 || !own)
         return;
-    bool whole =
-        own->figures.steps == contest->planned_steps && contest->planned_steps >= workload->steps;
+    bool whole = is_whole(contest, own);
     claims_add(list,
                !whole                                ? NOT_JUDGED
                : own->figures.outcome.score >= least ? HOLDS

@@ -1,5 +1,5 @@
-// What is claimed of the first steps' values: it holds where PyTorch's are near, and fails where one
-// of them is not.
+// What is claimed holds where it is so and fails where it is not: of the first steps' values beside
+// PyTorch's, of the last turn's, of a score, of resident bytes in a run that lasts.
 #include "bench/workloads/harness/report.h"
 #include "tests/testing.h"
 
@@ -107,8 +107,86 @@ static void test_a_script_that_fails_is_no_skipped_one(void **state) {
     assert_int_equal(claims[0].verdict, FAILS);
 }
 
+/// The verdict of the claim with `words` on a side with the collector on, alone; -1: there is none.
+static int judge_alone(const contest *contest, const char *words) {
+    static claim claims[32];
+    claim_list list = {.claims = claims, .size = 32};
+    const workload_settings settings = settings_default();
+    workload_report_judge(contest, &settings, &list);
+    for (size_t i = 0; i < list.count; i++)
+        if (strstr(claims[i].text, words))
+            return (int)claims[i].verdict;
+    return -1;
+}
+
+static contest *alone(const workload *workload, int64_t steps) {
+    static contest contest;
+    contest = (struct contest){.workload = workload, .planned_steps = steps, .side_count = 1};
+    contest.sides[0] = (side){.name = "on", .strategy = WORKLOAD_BOUNDARY};
+    contest.sides[0].figures.steps = steps;
+    return &contest;
+}
+
+static void test_the_last_value_is_held_to_the_promise(void **state) {
+    (void)state;
+    const workload promised = {.name = "promised", .value = "loss", .steps = 10, .most_value = 1.5};
+    contest *contest = alone(&promised, 10);
+    assert_int_equal(judge_alone(contest, "in the last turn"), -1); // no turn
+    side *on = &contest->sides[0];
+    on->turn_count = 2;
+    on->turns[0].value = 9;
+    on->turns[1].value = 1.5;
+    assert_int_equal(judge_alone(contest, "in the last turn"), HOLDS);
+    on->turns[1].value = 1.51;
+    assert_int_equal(judge_alone(contest, "in the last turn"), FAILS);
+    on->turns[1].value = NAN;
+    assert_int_equal(judge_alone(contest, "in the last turn"), FAILS);
+    on->figures.steps = 9;
+    assert_int_equal(judge_alone(contest, "in the last turn"), NOT_JUDGED);
+    const workload silent = {.name = "silent", .value = "loss", .steps = 10};
+    assert_int_equal(judge_alone(alone(&silent, 10), "in the last turn"), -1);
+}
+
+static void test_a_score_is_held_to_the_promise(void **state) {
+    (void)state;
+    const workload promised = {
+        .name = "promised", .value = "loss", .score = "accuracy", .steps = 10, .least_score = 0.9};
+    contest *contest = alone(&promised, 10);
+    contest->sides[0].figures.outcome.score = 0.9;
+    assert_int_equal(judge_alone(contest, "accuracy"), HOLDS);
+    contest->sides[0].figures.outcome.score = 0.89;
+    assert_int_equal(judge_alone(contest, "accuracy"), FAILS);
+    contest->planned_steps = contest->sides[0].figures.steps = 9;
+    assert_int_equal(judge_alone(contest, "accuracy"), NOT_JUDGED);
+}
+
+static void test_resident_bytes_of_a_run_that_lasts(void **state) {
+    (void)state;
+    const workload lasting = {.name = "lasting", .value = "loss"};
+    contest *contest = alone(&lasting, 1000000);
+    side *on = &contest->sides[0];
+    on->turn_count = 20;
+    for (size_t i = 0; i < on->turn_count; i++) {
+        on->turns[i].steps = (int64_t)(i + 1) * 50000;
+        on->turns[i].resident_bytes = i == 0 ? 1000 : 100000; // the first tenth is two turns
+    }
+    assert_int_equal(judge_alone(contest, "resident bytes"), HOLDS);
+    on->turns[19].resident_bytes = 101900;
+    assert_int_equal(judge_alone(contest, "resident bytes"), HOLDS);
+    on->turns[19].resident_bytes = 102100;
+    assert_int_equal(judge_alone(contest, "resident bytes"), FAILS);
+    on->turn_count = 9; // too few to have a tenth
+    assert_int_equal(judge_alone(contest, "resident bytes"), -1);
+    on->turn_count = 20;
+    on->strategy = WORKLOAD_LET_BE; // which may grow
+    assert_int_equal(judge_alone(contest, "resident bytes"), -1);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        ND_TEST(test_the_last_value_is_held_to_the_promise),
+        ND_TEST(test_a_score_is_held_to_the_promise),
+        ND_TEST(test_resident_bytes_of_a_run_that_lasts),
         ND_TEST(test_values_that_are_near_hold),
         ND_TEST(test_each_value_counts),
         ND_TEST(test_off_alone_is_compared_too),
