@@ -10,11 +10,24 @@
 #include "lib/gc/cycles.h"
 #include "lib/manager/destroy.h"
 #include "lib/manager/member.h"
+#include "lib/object/block.h"
 #include "lib/object/cut.h"
 #include "lib/object/object.h"
 
 /// So many at a time: what the nearest cache holds. Others wait for their manager's lock meanwhile.
 enum { FREE_BATCH = 128 };
+
+/// Whether all of some garbage is dead and, as most is, nothing but a block of its own.
+static inline bool are_dead_blocks(nd_object *const *objects, size_t count) {
+    uint32_t counts = 0, flags = 0;
+    bool destroys = false;
+    for (size_t i = 0; i < count; i++) {
+        counts |= (uint32_t)nd__atomic_load_relaxed(&objects[i]->word);
+        flags |= nd__object_flags(objects[i]);
+        destroys |= objects[i]->type->destroy != NULL;
+    }
+    return !counts && !(flags & ND__LENT) && !destroys;
+}
 
 /// Frees garbage [from ... to), whose edges are cut, but for what other garbage still refers to.
 /// That goes to the place `kept` and behind it; or, when the edges of all are cut, it stays,
@@ -24,6 +37,11 @@ static size_t free_some(nd_collection *collection, size_t from, size_t to, size_
                         bool all_cut, bool *destroys_kept) {
     nd_object *dead[FREE_BATCH];
     size_t dead_count = 0;
+    if (from < to && are_dead_blocks(collection->objects + from, to - from)) {
+        nd__member_unlink_garbage(collection->objects + from, to - from);
+        nd__block_free_all(collection->objects + from, to - from);
+        return kept;
+    }
     for (size_t i = from; i < to; i++) {
         nd_object *object = collection->objects[i];
         bool ordered = object->type->destroy && (nd__object_flags(object) & ND__USER);

@@ -188,6 +188,40 @@ void nd__member_unlink(nd_object *object) {
         nd__origin_forget(object);
 }
 
+/// Whether a piece of garbage in `shard` is tracked, capped, and charged for nothing, as most is.
+static inline bool is_usual_garbage(const nd_shard *shard, const nd_object *object) {
+    return nd__object_shard(object) == shard &&
+           (nd__object_flags(object) & (ND__TRACKED | ND__TEMP)) == ND__TRACKED &&
+           !(object->type->flags & (ND__TYPE_UNCAPPED | ND__TYPE_ACCOUNTED));
+}
+
+/// Takes usual garbage at the front of `objects` out of its list as long as the next one is a
+/// neighbour there: newer than the one before, or older. Links are written at the ends alone; those
+/// within keep theirs, which nobody follows. Returns how many that were.
+static inline __attribute__((always_inline)) size_t
+unlink_neighbours_to(nd_shard *shard, nd_object *const *objects, size_t count, bool newer) {
+    size_t i = 0;
+    do {
+        nd__atomic_store(&objects[i]->shard, NULL, release);
+        i++;
+    } while (i < count && (newer ? objects[i - 1]->previous : objects[i - 1]->next) == objects[i] &&
+             is_usual_garbage(shard, objects[i]));
+    nd_object *newest = newer ? objects[i - 1] : objects[0];
+    const nd_object *oldest = newer ? objects[0] : objects[i - 1];
+    // As if they were one.
+    newest->next = oldest->next;
+    nd__member_list_remove(shard, newest, ND__TRACKED_LIST);
+    return i;
+}
+
+static size_t unlink_neighbours(nd_shard *shard, nd_object *const *objects, size_t count) {
+    if (!is_usual_garbage(shard, objects[0]))
+        return 0;
+    if (count > 1 && objects[0]->previous == objects[1])
+        return unlink_neighbours_to(shard, objects, count, true);
+    return unlink_neighbours_to(shard, objects, count, false);
+}
+
 /// As nd__member_die for a run of garbage at the front of `objects` that is in `shard`; counters
 /// are written once. Returns how many that were; *ret_temporary says whether some have origins.
 static size_t unlink_run(nd_shard *shard, nd_object *const *objects, size_t count,
@@ -195,16 +229,17 @@ static size_t unlink_run(nd_shard *shard, nd_object *const *objects, size_t coun
     const nd__listener *listener = nd__trace_listener();
     uint64_t tracked = 0, temporary = 0, uncapped = 0, bytes = 0;
     size_t i = 0;
-    for (; i < count && nd__object_shard(objects[i]) == shard; i++) {
-        nd_object *object = objects[i];
+    while (i < count && nd__object_shard(objects[i]) == shard) {
+        size_t neighbours = listener ? 0 : unlink_neighbours(shard, objects + i, count - i);
+        tracked += neighbours;
+        i += neighbours;
+        if (__builtin_expect(neighbours != 0, 1))
+            continue;
+        nd_object *object = objects[i++];
         uint32_t flags = nd__object_flags(object), type_flags = object->type->flags;
         nd__member_list_remove(shard, object, nd__member_list_of(flags));
         tracked += (flags & ND__TRACKED) != 0;
         nd__atomic_store(&object->shard, NULL, release);
-        if (__builtin_expect(!listener && !(flags & ND__TEMP) &&
-                                 !(type_flags & (ND__TYPE_UNCAPPED | ND__TYPE_ACCOUNTED)),
-                             1))
-            continue;
         temporary += (flags & ND__TEMP) != 0;
         uncapped += !(flags & ND__TEMP) && (type_flags & ND__TYPE_UNCAPPED);
         if (__builtin_expect(listener != NULL, 0))
