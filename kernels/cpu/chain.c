@@ -5,6 +5,7 @@
 // on nothing else; so the result is that of the calls, in whatever pieces it is made.
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/families.h"
+#include "kernels/cpu/float_mode.h"
 #include "kernels/cpu/parallel.h"
 
 /// Of one operand of a block: eight of them fit into the nearest cache.
@@ -101,7 +102,9 @@ nd_status nd__cpu_chains(size_t count, const nd_chain *chains) {
         blocks += blocks_of(&chains[i]);
         operations += chains[i].count * chains[i].steps;
     }
+    const nd__float_mode mode = nd__float_mode_begin();
     if (blocks > 0)
         nd__cpu_parallel(blocks, operations / blocks, 1, run_blocks, &work);
+    nd__float_mode_end(&mode);
     return ND_OK;
 }

@@ -1,6 +1,7 @@
 // Chooses the instruction set once and sends each call to its family's kernel.
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/families.h"
+#include "kernels/cpu/float_mode.h"
 #include "kernels/cpu/scratch.h"
 #include "lib/base/pool.h"
 #include <stdatomic.h>
@@ -150,7 +151,7 @@ static nd_status launch_softmax(const nd_kernel_call *call) {
     return call->op == ND_OP_masked_softmax ? nd__cpu_masked_softmax(call) : nd__cpu_softmax(call);
 }
 
-nd_status nd__cpu_launch(const nd_kernel_call *call) {
+static nd_status launch(const nd_kernel_call *call) {
     switch (family_of[call->op]) {
     case UNARY:
     case PREDICATE:
@@ -197,8 +198,20 @@ nd_status nd__cpu_launch(const nd_kernel_call *call) {
     }
 }
 
+nd_status nd__cpu_launch(const nd_kernel_call *call) {
+    const nd__float_mode mode = nd__float_mode_begin();
+    nd_status status = launch(call);
+    nd__float_mode_end(&mode);
+    return status;
+}
+
 nd_status nd__cpu_launch_sparing(const nd_kernel_call *call) {
-    return family_of[call->op] == CONV ? nd__cpu_conv(call, true) : ND_ERROR_OUT_OF_MEMORY;
+    if (family_of[call->op] != CONV)
+        return ND_ERROR_OUT_OF_MEMORY;
+    const nd__float_mode mode = nd__float_mode_begin();
+    nd_status status = nd__cpu_conv(call, true);
+    nd__float_mode_end(&mode);
+    return status;
 }
 
 uint64_t nd__cpu_trim(void) {

@@ -3,6 +3,7 @@
 // copied together, so that what is read from memory at once is used at once.
 #include "kernels/cpu/fft.h"
 #include "kernels/cpu/fftw.h"
+#include "kernels/cpu/float_mode.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/scratch.h"
 #include <stdatomic.h>
@@ -207,7 +208,7 @@ static int64_t cost_of_line(int64_t n) {
     return cost;
 }
 
-nd__fft_result nd__cpu_fft(const nd__fft_call *call) {
+static nd__fft_result transform_all(const nd__fft_call *call) {
     if (!nd__fftw_exists(call->dtype))
         return ND__FFT_MISSING;
     bool from_half = call->op == ND_OP_irfft, to_half = call->op == ND_OP_rfft;
@@ -231,4 +232,11 @@ nd__fft_result nd__cpu_fft(const nd__fft_call *call) {
     nd__fftw_plan_release(plan);
     bool failed = atomic_load_explicit(&j.failed, memory_order_relaxed);
     return failed ? ND__FFT_NO_MEMORY : ND__FFT_DONE;
+}
+
+nd__fft_result nd__cpu_fft(const nd__fft_call *call) {
+    const nd__float_mode mode = nd__float_mode_begin();
+    nd__fft_result result = transform_all(call);
+    nd__float_mode_end(&mode);
+    return result;
 }

@@ -1,4 +1,5 @@
 #include "kernels/cpu/linalg.h"
+#include "kernels/cpu/float_mode.h"
 #include "kernels/cpu/lapack.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/scratch.h"
@@ -347,7 +348,8 @@ static void compute_range(void *context, int64_t begin, int64_t end) {
     }
 }
 
-nd__linalg_result nd__cpu_linalg(const nd__linalg_call *call, int64_t *ret_matrix, int *ret_place) {
+static nd__linalg_result compute_all(const nd__linalg_call *call, int64_t *ret_matrix,
+                                     int *ret_place) {
     *ret_matrix = 0;
     *ret_place = 0;
     if (is_too_large(call))
@@ -373,4 +375,11 @@ nd__linalg_result nd__cpu_linalg(const nd__linalg_call *call, int64_t *ret_matri
     *ret_matrix = first;
     nd__linalg_result result = compute(&j, first, ret_place);
     return result == ND__LINALG_DONE ? ND__LINALG_NO_MEMORY : result;
+}
+
+nd__linalg_result nd__cpu_linalg(const nd__linalg_call *call, int64_t *ret_matrix, int *ret_place) {
+    const nd__float_mode mode = nd__float_mode_begin();
+    nd__linalg_result result = compute_all(call, ret_matrix, ret_place);
+    nd__float_mode_end(&mode);
+    return result;
 }

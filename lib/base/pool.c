@@ -279,20 +279,15 @@ __attribute__((constructor)) static void watch_forks(void) {
 
 /// The thread may run wherever the process may, though the caller may be pinned.
 static bool start_worker(int number) {
-    pthread_attr_t attributes;
-    if (pthread_attr_init(&attributes) != 0)
-        return false;
+    pthread_t *thread = &pool.threads[number];
     size_t bytes;
     cpu_set_t *cpus = nd__cpus_allowed(&bytes);
-    if (cpus) {
+    if (cpus)
         atomic_store(&pool.cpus, CPU_COUNT_S(bytes, cpus));
-        pthread_attr_setaffinity_np(&attributes, bytes, cpus);
-        CPU_FREE(cpus);
-    }
-    pthread_t *thread = &pool.threads[number];
-    bool started = nd__spawn(thread, &attributes, work, (void *)(intptr_t)number) == 0 ||
-                   nd__spawn(thread, NULL, work, (void *)(intptr_t)number) == 0;
-    pthread_attr_destroy(&attributes);
+    void *argument = (void *)(intptr_t)number;
+    bool started = nd__spawn(thread, cpus, cpus ? bytes : 0, work, argument) == 0 ||
+                   nd__spawn(thread, NULL, 0, work, argument) == 0;
+    CPU_FREE(cpus);
     if (started)
         pthread_setname_np(*thread, "ndarc");
     return started;

@@ -288,7 +288,7 @@ nd_buckets *nd__buckets_new(const char *operation, const nd_communicator *comm, 
                                        "ranks",
                                        operation, comm->size)
                            : lay_out(buckets, operation);
-    if (status == ND_OK && nd__spawn(&buckets->thread, NULL, run, buckets) != 0)
+    if (status == ND_OK && nd__spawn(&buckets->thread, NULL, 0, run, buckets) != 0)
         status = nd__error(ND_ERROR_OUT_OF_MEMORY, "%s: the thread that sends cannot be started",
                            operation);
     if (status == ND_OK)

@@ -28,7 +28,7 @@ nd_status nd__prefetch_start(nd_prefetch *prefetch, const char *operation, nd_pr
     pthread_mutex_init(&prefetch->lock, NULL);
     pthread_cond_init(&prefetch->filled, NULL);
     pthread_cond_init(&prefetch->emptied, NULL);
-    int answer = nd__spawn(&prefetch->thread, NULL, run, prefetch);
+    int answer = nd__spawn(&prefetch->thread, NULL, 0, run, prefetch);
     if (answer != 0) {
         pthread_cond_destroy(&prefetch->emptied);
         pthread_cond_destroy(&prefetch->filled);

@@ -422,6 +422,6 @@ static void start_worker(nd_fake_device *device) {
     pthread_once(&once, register_handlers);
     if (device->state == ND_FAKE_WORKER_RESTS) // it has given up the lock
         pthread_join(device->thread, NULL);
-    bool started = nd__spawn(&device->thread, NULL, worker, device) == 0;
+    bool started = nd__spawn(&device->thread, NULL, 0, worker, device) == 0;
     device->state = started ? ND_FAKE_WORKER_RUNS : ND_FAKE_WORKER_STOPPED;
 }

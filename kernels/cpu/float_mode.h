@@ -1,0 +1,44 @@
+// The floating-point mode that kernels compute in: that of IEEE 754 by default, to the nearest, with
+// subnormal numbers and without traps, whatever the thread that calls has set for itself.
+//
+// Else a result would depend on which thread computes which part of it. The library's own threads
+// begin in that mode (nd__spawn) and keep it; a thread of the program's is put into it between these
+// two, if it is not there already, and then gets back what it had, flags of exceptions included.
+#ifndef ND_KERNELS_CPU_FLOAT_MODE_H
+#define ND_KERNELS_CPU_FLOAT_MODE_H
+#include <fenv.h>
+#include <stdbool.h>
+
+typedef struct nd__float_mode {
+    bool changed;
+    fenv_t before;
+} nd__float_mode;
+
+/// Of the calling thread. It takes a few cycles.
+static inline bool nd__float_mode_is_default(void) {
+#if defined(__x86_64__)
+    const unsigned but_flags = 0xFFC0, masked = 0x1F80;
+    return (__builtin_ia32_stmxcsr() & but_flags) == masked;
+#elif defined(__aarch64__)
+    unsigned long control;
+    __asm__ volatile("mrs %0, fpcr" : "=r"(control));
+    return control == 0;
+#else
+    return fegetround() == FE_TONEAREST;
+#endif
+}
+
+static inline nd__float_mode nd__float_mode_begin(void) {
+    nd__float_mode mode = {.changed = !nd__float_mode_is_default()};
+    if (__builtin_expect(mode.changed, 0)) {
+        fegetenv(&mode.before);
+        fesetenv(FE_DFL_ENV);
+    }
+    return mode;
+}
+
+static inline void nd__float_mode_end(const nd__float_mode *mode) {
+    if (__builtin_expect(mode->changed, 0))
+        fesetenv(&mode->before);
+}
+#endif
