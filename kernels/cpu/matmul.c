@@ -5,22 +5,40 @@
 // are many small products. Else each product is shared: the portable one shares its tiles, and
 // oneDNN, which would start threads of its own, is given panels of the result one by one. A function
 // that the result goes through is computed panel by panel, while the panel is in a cache.
+//
+// oneDNN turns round a second operand whose columns lie dense, as those of a linear layer's weight
+// do, before it multiplies. Where the columns are a multiple of 2 KiB apart they share few places of
+// the nearest cache, and for few rows that takes as long as the product itself: then the transposed
+// product is computed instead, b^T a^T, for which a and the result are turned round here.
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/families.h"
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/panels.h"
 #include "kernels/cpu/parallel.h"
 #include <stdatomic.h>
+#include <stdlib.h>
 
 /// What a product costs beside its multiplications, 16 of which cost one.
 #define PRODUCT_COST 128
 /// The least sizes of a panel, and what their sizes are multiples of.
 #define LEAST_ROWS 32
 #define LEAST_COLUMNS 64
+#define LEAST_TURNED_COLUMNS 128
 #define MANY_ROWS 128
 #define MULTIPLE 16
 /// Of fewer columns, vectors of the loops would be less than half full.
 #define LEAST_SMALL_COLUMNS 8
+
+/// Of columns that lie dense a panel has no more where there are few rows.
+#define MOST_TURNED_COLUMNS 768
+/// Of a transposed product: how many rows there are, the least elements of the second operand, and
+/// how many bytes its columns are a multiple of apart.
+#define LEAST_TURNED_ROWS 16
+#define MOST_TURNED_ROWS 128
+#define LEAST_TURNED_ELEMENTS ((int64_t)1 << 18)
+#define CROWDED_BYTES 2048
+/// Rows and columns that are turned round together.
+#define TILE 16
 
 typedef struct matmul_work {
     const nd_kernel_call *call;
@@ -30,6 +48,7 @@ typedef struct matmul_work {
     int64_t rows, columns; ///< of a panel
     int64_t panels;        ///< of a product
     int64_t panels_across;
+    float *turned;            ///< a^T, and behind it the transposed result; NULL: as it is
     _Atomic nd_status status; ///< of the functions that results go through
 } matmul_work;
 
@@ -85,6 +104,12 @@ static bool activates(const nd_kernel_call *call) {
     return call->op == ND_OP_linear && call->attrs.i[9] != 0;
 }
 
+static void finish_panel(matmul_work *work, const nd__product *p) {
+    nd_status status = activates(work->call) ? activate(work->call, p) : ND_OK;
+    if (status != ND_OK)
+        atomic_store(&work->status, status);
+}
+
 static void products(void *context, int64_t begin, int64_t end) {
     matmul_work *work = (matmul_work *)context;
     nd__onednn_session session = {.open = false};
@@ -94,30 +119,120 @@ static void products(void *context, int64_t begin, int64_t end) {
             cut_panel(work, &product, at % work->panels);
         if (!work->library || !nd__onednn_product(&product, work->call->operand[0].dtype, &session))
             work->portable(&product);
-        nd_status status = activates(work->call) ? activate(work->call, &product) : ND_OK;
-        if (status != ND_OK)
-            atomic_store(&work->status, status);
+        finish_panel(work, &product);
     }
     nd__onednn_end(&session);
 }
 
+// ------------------------------------------------------------------------------- transposed products
+
+/// Whether turning b round costs more than turning a and the result round.
+static bool is_worth_turning(const nd__product *p, nd_dtype dtype) {
+    return dtype == ND_F32 && p->m >= LEAST_TURNED_ROWS && p->m <= MOST_TURNED_ROWS &&
+           p->n * p->k >= LEAST_TURNED_ELEMENTS && 2 * p->m * (p->n + p->k) <= p->n * p->k &&
+           p->b.row_stride == 1 && p->b.column_stride >= p->k &&
+           p->b.column_stride * (int64_t)sizeof(float) % CROWDED_BYTES == 0 &&
+           p->a.column_stride == 1 && p->out.column_stride == 1;
+}
+
+/// The result, of which `turned` has the columns as rows; added to what is there, where that is asked.
+static void put_turned(const nd__product *p, const float *turned) {
+    for (int64_t top = 0; top < p->m; top += TILE) {
+        const int64_t bottom = p->m - top < TILE ? p->m : top + TILE;
+        for (int64_t left = 0; left < p->n; left += TILE) {
+            const int64_t right = p->n - left < TILE ? p->n : left + TILE;
+            for (int64_t row = top; row < bottom; row++) {
+                float *out = (float *)p->out.data + row * p->out.row_stride;
+                const float *from = turned + row;
+                for (int64_t column = left; column < right; column++)
+                    out[column] =
+                        p->accumulate ? out[column] + from[column * p->m] : from[column * p->m];
+            }
+        }
+    }
+}
+
+/// Panels of columns, which are rows of the transposed product.
+static void turned_products(void *context, int64_t begin, int64_t end) {
+    matmul_work *work = (matmul_work *)context;
+    const nd__product whole = product_of(work, 0);
+    nd__onednn_session session = {.open = false};
+    for (int64_t at = begin; at < end; at++) {
+        nd__product product = whole;
+        cut_panel(work, &product, at);
+        float *result = work->turned + whole.k * whole.m + at * work->columns * whole.m;
+        const nd__product turned = {.m = product.n,
+                                    .n = whole.m,
+                                    .k = whole.k,
+                                    .a = {product.b.data, product.b.column_stride, 1},
+                                    .b = {(char *)work->turned, whole.m, 1},
+                                    .out = {(char *)result, whole.m, 1}};
+        if (nd__onednn_product(&turned, ND_F32, &session))
+            put_turned(&product, result);
+        else
+            work->portable(&product);
+        finish_panel(work, &product);
+    }
+    nd__onednn_end(&session);
+}
+
+/// a^T. False when there is no memory for it.
+static bool turn(matmul_work *work, const nd__product *p) {
+    work->turned = malloc((size_t)(p->m * (p->k + p->n)) * sizeof(float));
+    if (!work->turned)
+        return false;
+    const nd_kernel_call copy = {
+        .op = ND_OP_clone,
+        .noperands = 2,
+        .ndim = 2,
+        .shape = {p->k, p->m},
+        .operand = {{.data = work->turned, .dtype = ND_F32, .strides = {p->m, 1}},
+                    {.data = p->a.data, .dtype = ND_F32, .strides = {1, p->a.row_stride}}}};
+    if (nd__cpu_launch(&copy) == ND_OK)
+        return true;
+    free(work->turned);
+    return false;
+}
+
+/// False when it is not worth it, or there is no memory: nothing is done then.
+static bool run_turned(matmul_work *work, const nd__product *p) {
+    if (!is_worth_turning(p, work->call->operand[0].dtype) || !turn(work, p))
+        return false;
+    const int64_t parts = nd__parts_of(p->m * p->n * p->k);
+    work->rows = p->m;
+    work->columns = ((p->n + parts - 1) / parts + MULTIPLE - 1) / MULTIPLE * MULTIPLE;
+    work->panels = work->panels_across = (p->n + work->columns - 1) / work->columns;
+    nd__cpu_parallel(work->panels, p->m * p->n * p->k / work->panels / 16, 1, turned_products,
+                     work);
+    free(work->turned);
+    return true;
+}
+
+// ------------------------------------------------------------------------------------ ordinary ones
+
 /// Halves the longer side until there are enough panels. But rows, where there are many of them and
 /// the result is the largest of the three matrices: what goes through it next (an optimizer through
-/// a gradient) is cut that way, and each part stays in the cache of its core.
-static void choose_panels(matmul_work *work, int64_t m, int64_t n, int64_t k) {
-    int64_t rows = m, columns = n;
-    for (int64_t parts = nd__parts_of(m * n * k); parts > 1; parts /= 2) {
-        bool prefers_rows = rows >= columns || (rows >= MANY_ROWS && rows >= k);
-        bool by_rows = prefers_rows ? rows >= 2 * LEAST_ROWS : columns < 2 * LEAST_COLUMNS;
+/// a gradient) is cut that way, and each part stays in the cache of its core. And columns, where the
+/// second operand's lie dense, as a linear layer's weight has them: for each panel oneDNN turns its
+/// part of it round, all of it again for each panel of rows.
+static void choose_panels(matmul_work *work, const nd__product *p) {
+    int64_t rows = p->m, columns = p->n;
+    const bool turns = p->b.column_stride != 1;
+    const int64_t least_columns = turns ? LEAST_TURNED_COLUMNS : LEAST_COLUMNS;
+    for (int64_t parts = nd__parts_of(p->m * p->n * p->k); parts > 1; parts /= 2) {
+        bool prefers_rows = !turns && (rows >= columns || (rows >= MANY_ROWS && rows >= p->k));
+        bool by_rows = (prefers_rows || columns < 2 * least_columns) && rows >= 2 * LEAST_ROWS;
         int64_t *side = by_rows ? &rows : &columns;
         if (*side < 2 * (by_rows ? LEAST_ROWS : LEAST_COLUMNS))
             break;
         *side = (*side / 2 + MULTIPLE - 1) / MULTIPLE * MULTIPLE;
     }
+    while (turns && rows <= MOST_TURNED_ROWS && columns > MOST_TURNED_COLUMNS)
+        columns = (columns / 2 + MULTIPLE - 1) / MULTIPLE * MULTIPLE;
     work->rows = rows;
     work->columns = columns;
-    work->panels_across = (n + columns - 1) / columns;
-    work->panels = (m + rows - 1) / rows * work->panels_across;
+    work->panels_across = (p->n + columns - 1) / columns;
+    work->panels = (p->m + rows - 1) / rows * work->panels_across;
 }
 
 /// Whether the loops do a product that a library could do as fast by themselves.
@@ -143,9 +258,11 @@ static nd_status run(const nd_kernel_call *call) {
                         .panels_across = 1};
     nd__product first = product_of(&work, 0);
     work.library = work.library && !nd__product_is_matvec(&first) && !is_small(&first, dtype);
+    if (work.library && batch == 1 && run_turned(&work, &first))
+        return atomic_load(&work.status);
     bool many = batch >= 4 && size < (int64_t)1 << 22;
     if (work.library && !many)
-        choose_panels(&work, m, n, k);
+        choose_panels(&work, &first);
     if (work.library || many)
         nd__cpu_parallel(batch * work.panels, size / work.panels / 16 + PRODUCT_COST, 1, products,
                          &work);

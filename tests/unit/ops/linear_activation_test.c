@@ -37,8 +37,9 @@ static void check(const nd_tensor *x, const nd_tensor *weight, const nd_tensor *
 
 static void every_shape(void) {
     static const nd_dtype dtypes[] = {ND_F32, ND_F64, ND_F16, ND_BF16, ND_I32};
-    static const int64_t shapes[][3] = {{1, 7, 5}, {9, 17, 20}, {32, 100, 64}, {1, 300, 200},
-                                        {0, 3, 4}, {3, 0, 4},   {3, 4, 0},     {300, 64, 1}};
+    static const int64_t shapes[][3] = {{1, 7, 5},     {9, 17, 20},    {32, 100, 64},
+                                        {1, 300, 200}, {18, 520, 530}, {0, 3, 4},
+                                        {3, 0, 4},     {3, 4, 0},      {300, 64, 1}};
     for (size_t d = 0; d < COUNT_OF(dtypes); d++)
         for (size_t s = 0; s < COUNT_OF(shapes); s++)
             for (int how = 0; how < LAYOUTS; how++) {
