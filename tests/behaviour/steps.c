@@ -142,6 +142,31 @@ static void test_G43_slower_than_the_limit_says_so_and_is_completed_later(void *
     end_second_thread();
 }
 
+/// However slow a pass was, it postpones nothing when all that it looked at lives.
+static void test_G43_slower_than_the_limit_and_nothing_is_garbage(void **state) {
+    (void)state;
+    nd_test_collects_by_policy();
+    nd_gc_set_mode(ND_GC_ON);
+    begin_second_thread();
+    cell_begin(2);
+    nd_manager *m = manager_new(NULL, "m");
+    nd_object *ring[2] = {cell_in(m, 0, 1), cell_in(m, 1, 1)};
+    cell_ring(ring, 2);
+    nd_error_clear();
+    set_limit(0);
+    nd_gc_report report = ND_GC_REPORT_INIT;
+    nd_status status = nd_gc_collect(m, &report);
+    restore_limit();
+    assert_int_equal(status, ND_OK);
+    assert_int_equal(report.examined_objects, 2);
+    assert_int_equal(report.postponed_objects, 0);
+    assert_int_equal(report.steps, 0); // it was not done again
+    nd_release(ring[0]);
+    nd_release(ring[1]);
+    assert_int_equal(close_and_release(m).collected_objects, 2);
+    end_second_thread();
+}
+
 static int sleeps;
 
 static void oversleep(const nd_object *self) {
@@ -425,6 +450,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_G43_no_limit_while_the_process_has_one_thread), // before any other thread
         ND_TEST(test_G43_slower_than_the_limit_says_so_and_is_completed_later),
+        ND_TEST(test_G43_slower_than_the_limit_and_nothing_is_garbage),
         ND_TEST(test_G43_a_pass_that_was_held_up_is_done_again),
         ND_TEST(test_G43_reports_of_programs_built_before_are_filled),
         ND_TEST(test_G44_survivors_of_a_close_are_looked_at_in_steps),

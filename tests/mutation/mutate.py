@@ -3,6 +3,7 @@
 
     tests/mutation/mutate.py [--target core] [--count 200] [--seed 1] [--only PART-OF-PATH:LINE ...] [--list]
                              [--keep FOLDER [--seconds N]]
+    tests/mutation/mutate.py --named [--keep FOLDER] [--only PART-OF-PATH]
 
 Each fault is of a class: a comparison changed, a condition negated, a statement, lock, retain or release removed, a number or a
 truth value changed, an order of memory weakened. The seed decides which of the possible faults are tried, so the same seed on the
@@ -13,6 +14,9 @@ gcov says first which tests reach which line, and only those are run, first thos
 no test reaches is a survivor at once. (Tests whose processes end by a fault that is meant to be seen do not tell what they reach: they are
 always run.) The tree is never changed: a fault is compiled from a copy of its file. With --keep a folder holds what
 was built and found, so that the next call goes on from there; what has survived is tried again when tests have changed.
+
+With --named it tries the faults of named.txt instead, each against the one test that is said there to see it, and fails when that does
+not, or when the line is not there any more.
 """
 
 import argparse
@@ -90,14 +94,36 @@ def all_faults(target, only):
                 yield from faults_of_line(name, number, line)
 
 
+def rows_of(name):
+    """The rows of a file beside this one, each the parts of a line."""
+    for line in (HERE / name).read_text().splitlines():
+        if line and not line.startswith("#"):
+            yield [part.strip() for part in line.split(" | ")]
+
+
 def equivalents():
     """(path, line as it is, line as it would be) of the faults that change nothing, without white space around."""
-    found = set()
-    for line in (HERE / "equivalent.txt").read_text().splitlines():
-        if line and not line.startswith("#"):
-            path, before, after, _reason = [part.strip() for part in line.split(" | ")]
-            found.add((path, before, after))
-    return found
+    return {(path, before, after) for path, before, after, _reason in rows_of("equivalent.txt")}
+
+
+def compile_and_link(room, fault, place):
+    """{source: its object with the fault}, with the libraries in the folder `place`; None when the compiler or the linker refuses."""
+    place.mkdir(parents=True, exist_ok=True)
+    text, changed = place / pathlib.Path(fault.path).name, place / "changed.o"
+    lines = (ROOT / fault.path).read_text().splitlines()
+    lines[fault.line - 1] = fault.after
+    text.write_text("\n".join(lines) + "\n")
+    other = {fault.path: changed}
+    return other if room.compile(fault.path, text, changed) and room.link(other, place) else None
+
+
+def run_with(room, test, seconds, other, place):
+    """As Room.run, with what compile_and_link has made."""
+    program = None
+    if needs_objects(test):
+        program = place / "program"
+        room.link_test(test, other, program)
+    return room.run(test, seconds, place, program)
 
 
 class Trial:
@@ -168,20 +194,11 @@ class Trial:
 
     def attempt(self, fault, place):
         """The test that sees the fault, "compiler", or None; `place` is this thread's folder."""
-        place.mkdir(parents=True, exist_ok=True)
-        text, changed, library = place / pathlib.Path(fault.path).name, place / "changed.o", place
-        lines = (ROOT / fault.path).read_text().splitlines()
-        lines[fault.line - 1] = fault.after
-        text.write_text("\n".join(lines) + "\n")
-        other = {fault.path: changed}
-        if not self.room.compile(fault.path, text, changed) or not self.room.link(other, library):
+        other = compile_and_link(self.room, fault, place)
+        if not other:
             return "compiler"
         for test in self.tests_for(fault):
-            program = None
-            if needs_objects(test):
-                program = place / "program"
-                self.room.link_test(test, other, program)
-            verdict = self.room.run(test, 5 + 8 * self.seconds[test], library, program)
+            verdict = run_with(self.room, test, 5 + 8 * self.seconds[test], other, place)
             if verdict != "passed":
                 with self.lock:
                     kills = self.kills.setdefault(fault.path, {})
@@ -252,6 +269,36 @@ def report(trial, results, chosen, show):
     return len(results) == len(chosen)
 
 
+def try_named(folder, only, jobs):
+    """Tries the faults of named.txt; 0 when the test of each sees it."""
+    rows = [row for row in rows_of("named.txt") if not only or any(part in row[0] for part in only)]
+    room = Room(ROOT, folder / "built", jobs=jobs)
+    unknown = {test for *_, test in rows} - set(room.tests)
+    if unknown:
+        sys.exit(f"no tests of room.py: {', '.join(sorted(unknown))}")
+    room.tests = [test for test in room.tests if any(test == row[-1] for row in rows)]
+    room.build()
+    seconds = {}
+    for test in room.tests:
+        begin = time.monotonic()
+        if room.run(test, 120) != "passed":
+            sys.exit(f"{test} fails without a fault")
+        seconds[test] = time.monotonic() - begin
+    bad = 0
+    for path, before, after, test in rows:
+        numbers = [number for number, line in enumerate((ROOT / path).read_text().splitlines(), 1) if line.strip() == before]
+        verdict = "not one line of its file, and not seen"
+        if len(numbers) == 1:
+            other = compile_and_link(room, Fault(path, numbers[0], "named", before, after), folder / "named")
+            verdict = run_with(room, test, 5 + 8 * seconds[test], other, folder / "named") if other else "does not compile, and not seen"
+            verdict = {"failed": "seen", "timeout": "seen by its time", "passed": "not seen"}.get(verdict, verdict)
+        seen = verdict in ("seen", "seen by its time")
+        bad += not seen
+        print(f"{verdict if seen else verdict.upper()} by {test}: {path}: {before}  ->  {after}", flush=True)
+    print(f"{len(rows) - bad} of {len(rows)} named faults are seen")
+    return 1 if bad else 0
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--target", default=CORE, help="what to change: core, which is all its rooms, or a folder: lib/gc, lib/tensor, lib/ops, lib/autograd, lib/io, …")
@@ -262,8 +309,12 @@ def main():
     parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no further fault after so long; 3 is returned")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--list", action="store_true", help="only list the faults")
+    parser.add_argument("--named", action="store_true", help="try the faults of named.txt")
     parser.add_argument("--show", action="store_true", help="also say which test killed what")
     options = parser.parse_args()
+    if options.named:
+        with tempfile.TemporaryDirectory() as folder:
+            return try_named(pathlib.Path(options.keep or folder), options.only, options.jobs)
 
     known = equivalents()
     possible = list(all_faults(options.target, options.only))

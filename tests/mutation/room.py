@@ -10,6 +10,7 @@ import gzip
 import json
 import os
 import pathlib
+import re
 import subprocess
 import tempfile
 
@@ -20,8 +21,6 @@ CORE_ROOMS = ("lib/base", "lib/object", "lib/manager", "lib/gc", "lib/pressure",
 CORE_FOLDERS = (*CORE_ROOMS, "lib/debug")
 WHOLE_FOLDERS = (*CORE_FOLDERS, "lib/memory", "lib/device", "lib/device/cpu", "lib/device/fake", "lib/tensor",
                    "lib/ops", "lib/autograd", "lib/io", "lib/nn", "kernels/cpu")
-# Compiled once per instruction set (kernels/cpu/BUILD.bazel).
-ISA_SOURCES = ("binary", "convert", "loops", "matmul_loops", "norm_loops", "reduce_loops", "scan_loops", "softmax_loops", "stream_loops", "unary")
 
 # Each ends by asserting that nothing is left. These load the core alone; the quickest first.
 CORE_TESTS = (
@@ -121,9 +120,10 @@ WHOLE_TESTS = (
     "tests/faults/training.c",
     "tests/faults/cancelled.c",
     "tests/faults/forks.c",
+    "tests/faults/forks_in_callbacks.c",
 )
 # LeakSanitizer keeps locks of its own over a fork: these are linked with the library's objects, without it.
-UNLEAKED = ("tests/faults/forks.c",)
+UNLEAKED = ("tests/faults/forks.c", "tests/faults/forks_in_callbacks.c")
 # What is built, and what tests read while they run: a copy of the tree without one of these has tests that fail.
 NEEDED_FOLDERS = ("data/mnist", "include", "kernels", "lib", "tests")
 SHARED_TEST_SOURCE = "tests/behaviour/cell.c"
@@ -148,6 +148,12 @@ def needs_objects(test):
     return test in WRAPS or test in UNLEAKED
 
 
+def isa_sources(root):
+    """The sources of kernels/cpu that are compiled once per instruction set."""
+    rules = re.findall(r"^nd_isa_kernels\((.*?)^\)", (root / "kernels/cpu/BUILD.bazel").read_text(), re.MULTILINE | re.DOTALL)
+    return {name for rule in rules for name in re.findall(r'"(\w+\.c)"', rule)}
+
+
 def newer(path, than):
     return not path.exists() or path.stat().st_mtime < than
 
@@ -168,6 +174,7 @@ class Room:
         self.jobs = jobs
         self.sources = sorted(
             str(path.relative_to(self.root)) for place in WHOLE_FOLDERS for path in (self.root / place).glob("*.c"))
+        self.isa_sources = isa_sources(self.root)
         self.tests = [test for test in CORE_TESTS + WHOLE_TESTS if (self.root / test).exists()]
         if not set(self.folders) <= set(CORE_FOLDERS):
             # Those of the core reach nothing of the target.
@@ -183,7 +190,7 @@ class Room:
     def compile(self, source, text_of=None, to=None):
         """Compiles a source, or another text of it, to its object; False when the compiler refuses."""
         path = pathlib.PurePosixPath(source)
-        isa = ISA_FLAGS if str(path.parent) == "kernels/cpu" and path.stem in ISA_SOURCES else []
+        isa = ISA_FLAGS if str(path.parent) == "kernels/cpu" and path.name in self.isa_sources else []
         flags = self.flags if os.path.dirname(source) in self.folders else []
         command = ["gcc", *FLAGS, *isa, *flags, "-c", str(text_of or source), "-o", str(to or self.object_of(source))]
         return subprocess.run(command, cwd=self.root, check=False, **QUIET).returncode == 0
