@@ -26,14 +26,20 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 /// The format's own limit on the header.
 #define HEADER_BYTES_MAX 100000000u
 
-// Names of the format by our dtype, and the ones it has beyond ours.
+// Names of the format by our dtype, and the ones it has beyond ours: those that are read as another
+// one, and the rest.
 static const char *const dtype_names[ND_DTYPE_COUNT] = {
     [ND_BOOL] = "BOOL", [ND_U8] = "U8",   [ND_I32] = "I32",   [ND_I64] = "I64", [ND_F32] = "F32",
     [ND_F64] = "F64",   [ND_I8] = "I8",   [ND_I16] = "I16",   [ND_U16] = "U16", [ND_U32] = "U32",
     [ND_U64] = "U64",   [ND_F16] = "F16", [ND_BF16] = "BF16",
 };
-static const char *const foreign_dtype_names[] = {"F8_E4M3", "F8_E5M2", "F8_E8M0", "C64",
-                                                  "F4",      "F6_E2M3", "F6_E3M2"};
+static const char *const float8_names[] = {
+    [ND__FLOAT8_E4M3] = "F8_E4M3",         [ND__FLOAT8_E5M2] = "F8_E5M2",
+    [ND__FLOAT8_E4M3FNUZ] = "F8_E4M3FNUZ", [ND__FLOAT8_E5M2FNUZ] = "F8_E5M2FNUZ",
+    [ND__FLOAT8_E8M0] = "F8_E8M0",
+};
+enum { FLOAT8_COUNT = sizeof float8_names / sizeof *float8_names };
+static const char *const foreign_dtype_names[] = {"C64", "F4", "F6_E2M3", "F6_E3M2"};
 
 static nd_status read_header(nd_safetensors *table, size_t *ret_bytes);
 static nd_status parse_header(nd_safetensors *table, nd_json *json);
@@ -95,8 +101,26 @@ nd_status nd__safetensors_open(nd_safetensors *table, const char *operation, con
     return status;
 }
 
+/// A tensor of a dtype that ndarc does not have: the bytes are read to the end of its memory.
+static nd_tensor *read_float8(nd_safetensors *table, const nd_safetensors_entry *entry) {
+    nd_tensor *tensor =
+        nd__elements_new(table->file.operation, entry->dtype, entry->ndim, entry->shape);
+    if (!tensor || tensor->numel == 0)
+        return tensor;
+    size_t count = (size_t)tensor->numel, bytes = count * nd__dtype_bytes[entry->dtype];
+    table->file.position = table->data_start + (uint64_t)entry->begin;
+    if (nd__file_read(&table->file, (char *)tensor->data + (bytes - count), count) != ND_OK) {
+        nd_release(tensor);
+        return NULL;
+    }
+    nd__float8_widen(entry->float8, tensor->data, count);
+    return tensor;
+}
+
 nd_tensor *nd__safetensors_read(nd_safetensors *table, const nd_safetensors_entry *entry) {
-    nd_tensor *tensor = nd__elements_read(&table->file, table->data_start + (uint64_t)entry->begin,
+    nd_tensor *tensor =
+        entry->float8 ? read_float8(table, entry)
+                      : nd__elements_read(&table->file, table->data_start + (uint64_t)entry->begin,
                                           table->mapped, entry->dtype, entry->ndim, entry->shape);
     if (!tensor)
         return NULL;
@@ -281,6 +305,12 @@ static nd_status set_dtype(const nd_safetensors *table, const char *name,
             entry->dtype = (nd_dtype)dtype;
             return ND_OK;
         }
+    for (int kind = ND__FLOAT8_NONE + 1; kind < FLOAT8_COUNT; kind++)
+        if (strcmp(name, float8_names[kind]) == 0) {
+            entry->float8 = (nd_float8)kind;
+            entry->dtype = nd__float8_dtype(entry->float8);
+            return ND_OK;
+        }
     for (size_t i = 0; i < sizeof(foreign_dtype_names) / sizeof(*foreign_dtype_names); i++)
         if (strcmp(name, foreign_dtype_names[i]) == 0)
             return nd__error(ND_ERROR_UNSUPPORTED,
@@ -290,9 +320,16 @@ static nd_status set_dtype(const nd_safetensors *table, const char *name,
                      table->file.operation, table->file.path, entry->name, name);
 }
 
+/// Of the tensor, as the format names it.
+static const char *name_of_dtype(const nd_safetensors_entry *entry) {
+    return entry->float8 ? float8_names[entry->float8] : nd_dtype_get_name(entry->dtype);
+}
+
 /// Shape times element size must be the range, without overflow on the way.
 static nd_status check_size(const nd_safetensors *table, const nd_safetensors_entry *entry) {
     int64_t bytes = nd__elements_bytes(entry->dtype, entry->ndim, entry->shape);
+    if (entry->float8 && bytes > 0)
+        bytes /= nd__dtype_bytes[entry->dtype];
     char text[ND__SHAPE_TEXT];
     nd__shape_text(text, entry->ndim, entry->shape);
     uint64_t data = table->file.size - table->data_start;
@@ -310,8 +347,8 @@ static nd_status check_size(const nd_safetensors *table, const nd_safetensors_en
         return nd__error(
             ND_ERROR_FORMAT,
             "%s: '%s': tensor '%.100s' of %s and shape %s needs %lld bytes, its range has %lld",
-            table->file.operation, table->file.path, entry->name, nd_dtype_get_name(entry->dtype),
-            text, (long long)bytes, (long long)(entry->end - entry->begin));
+            table->file.operation, table->file.path, entry->name, name_of_dtype(entry), text,
+            (long long)bytes, (long long)(entry->end - entry->begin));
     return ND_OK;
 }
 

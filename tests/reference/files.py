@@ -19,6 +19,10 @@ try:
 except ImportError:
     safetensors = None
 try:
+    import ml_dtypes
+except ImportError:
+    ml_dtypes = None
+try:
     import gguf
 except ImportError:
     gguf = None
@@ -94,6 +98,19 @@ class Files:
         read = {name_of(x): x.numpy() for x in nd.load_safetensors_index(self.path, mapped=bool(self.below(2)))}
         assert list(read) == list(weight_map)
         assert all(same(read[name], arrays[name]) for name in arrays)
+
+    def float8_of_safetensors(self):
+        """Floats of eight bits beside the package that NumPy has them from."""
+        kind = ["float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu"][self.below(5)]
+        shape = [self.below(5) for _ in range(self.below(4))]
+        array = np.array([self.below(256) for _ in range(int(np.prod(shape)))], np.uint8).reshape(shape).view(getattr(ml_dtypes, kind))
+        safetensors.numpy.save_file({"x": array}, self.path)
+        (read,) = nd.load_safetensors(self.path)
+        expected = array.astype(np.float32 if "e8m0" in kind else np.float16)
+        read = read.numpy()
+        assert read.dtype == expected.dtype and read.shape == expected.shape, kind
+        assert (np.isnan(read) == np.isnan(expected)).all(), kind
+        assert same(np.where(np.isnan(read), 0, read), np.where(np.isnan(expected), 0, expected)), kind
 
     def npy_of_numpy(self):
         array = self.array()
@@ -374,6 +391,7 @@ def main():
         files = Files(seed, folder)
         kinds = ["npy_of_numpy", "npy_of_ndarc", "refused_of_numpy", "npz_of_numpy", "npz_of_ndarc", "csv_of_numpy", "csv_of_ndarc"]
         kinds += ["shards_of_safetensors"] if safetensors else []
+        kinds += ["float8_of_safetensors"] if safetensors and ml_dtypes else []
         kinds += ["gguf_of_gguf"] if gguf else []
         kinds += ["png_of_pillow", "png_of_ndarc", "jpeg_of_pillow", "jpeg_of_ndarc"] if Image else []
         for i in range(count):

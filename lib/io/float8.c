@@ -1,0 +1,74 @@
+// Floats of eight bits: every byte's value is worked out once for each tensor, then looked up.
+#include "lib/io/float8.h"
+#include <string.h>
+
+#define F16_NAN UINT16_C(0x7e00)
+#define F32_NAN UINT32_C(0x7fc00000)
+enum { F16_BIAS = 15, F16_MANTISSA = 10 };
+
+nd_dtype nd__float8_dtype(nd_float8 kind) {
+    return kind == ND__FLOAT8_E8M0 ? ND_F32 : ND_F16;
+}
+
+/// The bits of an f16 of a float with `mantissa` bits of mantissa and an exponent that stands for
+/// 2^(it - bias), neither infinite nor NaN. An f16 has more of both, so it has each such value.
+static uint16_t f16_of(unsigned byte, int mantissa, int bias) {
+    int exponent = (int)(byte & 0x7f) >> mantissa;
+    unsigned fraction = byte & ((1u << mantissa) - 1);
+    uint16_t sign = (uint16_t)((byte & 0x80) << 8);
+    if (exponent == 0) { // no leading one: shifted until there is, or 0
+        if (fraction == 0)
+            return sign;
+        for (exponent = 1; !(fraction >> mantissa); exponent--)
+            fraction <<= 1;
+        fraction &= (1u << mantissa) - 1;
+    }
+    int larger = exponent - bias + F16_BIAS;
+    unsigned bits = fraction << (F16_MANTISSA - mantissa);
+    if (larger < 1) // too small for an f16 with a leading one
+        return (uint16_t)(sign | (bits | 1u << F16_MANTISSA) >> (1 - larger));
+    return (uint16_t)(sign | (unsigned)larger << F16_MANTISSA | bits);
+}
+
+static uint16_t f16_of_byte(nd_float8 kind, unsigned byte) {
+    unsigned magnitude = byte & 0x7f;
+    switch (kind) {
+    case ND__FLOAT8_E4M3:
+        return magnitude == 0x7f ? (uint16_t)(F16_NAN | (byte & 0x80) << 8) : f16_of(byte, 3, 7);
+    case ND__FLOAT8_E4M3FNUZ:
+        return byte == 0x80 ? F16_NAN : f16_of(byte, 3, 8);
+    case ND__FLOAT8_E5M2FNUZ:
+        return byte == 0x80 ? F16_NAN : f16_of(byte, 2, 16);
+    default: // E5M2 is the upper half of an f16
+        return (uint16_t)(byte << 8 | (magnitude > 0x7c ? F16_NAN : 0));
+    }
+}
+
+/// From the front: what is written has been read, or lies before what is read next.
+static void widen_to_f16(nd_float8 kind, unsigned char *elements, size_t count) {
+    uint16_t values[256];
+    for (unsigned byte = 0; byte < 256; byte++)
+        values[byte] = f16_of_byte(kind, byte);
+    const unsigned char *bytes = elements + count;
+    for (size_t i = 0; i < count; i++) {
+        uint16_t value = values[bytes[i]];
+        memcpy(elements + 2 * i, &value, sizeof value);
+    }
+}
+
+/// 2^(byte - 127): an f32's exponent, but for its smallest value, which has no leading one.
+static void widen_to_f32(unsigned char *elements, size_t count) {
+    const unsigned char *bytes = elements + 3 * count;
+    for (size_t i = 0; i < count; i++) {
+        uint32_t exponent = bytes[i];
+        uint32_t value = exponent == 255 ? F32_NAN : exponent ? exponent << 23 : 1u << 22;
+        memcpy(elements + 4 * i, &value, sizeof value);
+    }
+}
+
+void nd__float8_widen(nd_float8 kind, void *elements, size_t count) {
+    if (kind == ND__FLOAT8_E8M0)
+        widen_to_f32(elements, count);
+    else
+        widen_to_f16(kind, elements, count);
+}
