@@ -239,11 +239,73 @@ class Managers(Case):
                 self.assertTrue((x * x).requires_grad)
         self.assertTrue((x * x).requires_grad)
 
-    def test_an_object_of_a_c_program(self):
+    def test_a_handle_of_another(self):
         address = nd.call("nd_ones", [3], "float32")
         seen = nd.Tensor.borrow(address.address)
         del address
         self.assertEqual(seen.shape, (3,))
+
+
+class Program(Case):
+    """A program in C in the same process, whose objects Python looks into."""
+
+    def setUp(self):
+        self.program = ctypes.CDLL(os.environ["ND_PROGRAM"])
+        for name in ("weights", "layers", "manager"):
+            getattr(self.program, f"program_{name}").restype = ctypes.c_void_p
+        self.program.program_read.restype = ctypes.c_float
+        self.program.program_write.argtypes = [ctypes.c_int, ctypes.c_float]
+        self.assertEqual(self.program.program_begin(), 1)
+
+    def tearDown(self):
+        self.program.program_end()
+        super().tearDown()
+
+    def test_one_library_is_in_the_process(self):
+        self.assertGreaterEqual(nd.manager_get_total_objects(None), 3)
+        with open("/proc/self/maps") as maps:
+            files = {line.split()[-1] for line in maps if "libnd.so" in line}
+        self.assertEqual(len({os.path.realpath(file) for file in files}), 1, files)
+
+    def test_its_tensor(self):
+        before = self.program.program_count()
+        seen = nd.Tensor.borrow(self.program.program_weights())
+        self.assertEqual(self.program.program_count(), before + 1)
+        text = ctypes.create_string_buffer(20)
+        name = nd.get_name(seen, ctypes.addressof(text), len(text))
+        self.assertEqual((seen.shape, seen.dtype, seen.requires_grad, name), ((2, 3), "float32", True, "weights"))
+        self.assertEqual([seen[i // 3, i % 3].item() for i in range(6)], [0, 1, 2, 3, 4, 5])
+        self.assertEqual(nd.get_manager(seen).address, self.program.program_manager())
+        del seen
+        self.assertEqual(self.program.program_count(), before)
+
+    def test_both_write_the_same_memory(self):
+        seen = nd.Tensor.borrow(self.program.program_weights())
+        self.program.program_write(4, 40.5)
+        self.assertEqual(seen[1, 1].item(), 40.5)
+        with nd.no_grad():
+            nd.fill_(seen, 7)
+        self.assertEqual([self.program.program_read(i) for i in range(6)], [7.0] * 6)
+
+    def test_a_gradient_that_c_computed(self):
+        seen = nd.Tensor.borrow(self.program.program_weights())
+        self.assertEqual(self.program.program_train(), 1)
+        self.assertEqual([seen.grad[i // 3, i % 3].item() for i in range(6)], [0, 2, 4, 6, 8, 10])
+
+    def test_a_list_of_objects(self):
+        layers = nd.List.borrow(self.program.program_layers())
+        self.assertEqual(nd.list_get_size(layers), 2)
+        self.assertEqual(nd.list_get(layers, 0).dtype, "int64")
+        self.assertEqual(nd.list_get(layers, 1).address, self.program.program_weights())
+
+    def test_it_lives_on_when_the_program_lets_go(self):
+        seen = nd.Tensor.borrow(self.program.program_weights())
+        self.program.program_end()
+        self.assertEqual(seen[1, 2].item(), 5.0)
+        del seen
+        gc.collect()
+        self.assertEqual(nd.manager_get_total_objects(None), 0)
+        self.assertEqual(self.program.program_begin(), 1)
 
 
 @with_numpy
