@@ -200,11 +200,10 @@ int main(int argc, char **argv) {
         fprintf(stderr, "elementwise: %s\n", nd_error_get_message());
         return 2;
     }
-    char what[384];
-    bench_peer_line(&pytorch, what, sizeof what);
-    bench_table table = {.bench = "elementwise",
-                         .metrics = metrics,
-                         .count = NMETRICS,
-                         .rivals = {{.title = "PyTorch", .key = "rival_pytorch", .what = what}}};
+    bench_table table = {
+        .bench = "elementwise",
+        .metrics = metrics,
+        .count = NMETRICS,
+        .rivals = {{.title = "PyTorch", .key = "rival_pytorch", .peer = &pytorch}}};
     return bench_table_finish(&table, json);
 }

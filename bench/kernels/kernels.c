@@ -49,7 +49,6 @@ typedef struct table {
 static int read_options(int argc, char **argv, options *wanted);
 static bool measure(table *all, size_t size, int threads, const options *wanted,
                     bench_peer *pytorch);
-static void print_summary(table *all);
 
 int main(int argc, char **argv) {
     options wanted = {.only = ""};
@@ -71,14 +70,13 @@ int main(int argc, char **argv) {
                 }
             }
     }
-    char what[384];
-    bench_peer_line(&pytorch, what, sizeof what);
-    bench_table printed = {.bench = "kernels",
-                           .metrics = all.metrics,
-                           .count = all.count,
-                           .rivals = {{.title = "PyTorch", .key = "rival_pytorch", .what = what}}};
+    bench_table printed = {
+        .bench = "kernels",
+        .metrics = all.metrics,
+        .count = all.count,
+        .rivals = {{.title = "PyTorch", .key = "rival_pytorch", .peer = &pytorch}}};
     answer = bench_table_finish(&printed, wanted.json);
-    print_summary(&all);
+    bench_table_print_ratios(&printed, bound, WORST);
     return answer;
 }
 
@@ -169,34 +167,4 @@ static bool measure(table *all, size_t size, int threads, const options *wanted,
     for (size_t i = first; i < all->count; i++)
         keep(&all->metrics[i].rivals[0], bench_peer_number(pytorch, all->cells[i].call->name));
     return right;
-}
-
-static double ratio(const bench_metric *metric) {
-    return metric->ours / metric->rivals[0];
-}
-
-static int compare_ratios(const void *a, const void *b) {
-    double x = ratio(a), y = ratio(b);
-    return (x < y) - (x > y);
-}
-
-/// Of the cells that both sides measured: the geometric mean, how many are above the bound, the worst.
-static void print_summary(table *all) {
-    size_t count = 0, above = 0;
-    double logarithms = 0;
-    for (size_t i = 0; i < all->count; i++) {
-        if (!(all->metrics[i].rivals[0] > 0))
-            continue;
-        double of = ratio(&all->metrics[i]);
-        logarithms += log(of);
-        above += of > bound;
-        all->metrics[count++] = all->metrics[i];
-    }
-    if (count == 0)
-        return;
-    printf("\n  ours / PyTorch: geometric mean of %zu %.3f; above %.2f: %zu. The worst:\n", count,
-           exp(logarithms / (double)count), bound, above);
-    qsort(all->metrics, count, sizeof *all->metrics, compare_ratios);
-    for (size_t i = 0; i < count && i < WORST; i++)
-        printf("    %-44s %6.2f\n", all->metrics[i].work, ratio(&all->metrics[i]));
 }

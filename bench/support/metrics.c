@@ -10,9 +10,11 @@
 #include <getopt.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static bool measured(double figure);
+static bool is_rival(const bench_table *table, size_t r);
 static const char *rival_key(const bench_metric *metric, const bench_rival *rival, char *buffer,
                              size_t size);
 static double best_rival(const bench_table *table, const bench_metric *metric);
@@ -75,7 +77,7 @@ bool bench_table_write(const bench_table *table, const char *path) {
             bench_json_number(&json, metric->name, metric->ours);
         for (size_t r = 0; r < BENCH_RIVALS; r++) {
             char key[128];
-            if (measured(metric->rivals[r]))
+            if (is_rival(table, r) && measured(metric->rivals[r]))
                 bench_json_number(&json, rival_key(metric, &table->rivals[r], key, sizeof key),
                                   metric->rivals[r]);
         }
@@ -125,6 +127,47 @@ static bool measured(double figure) {
     return isfinite(figure) && figure > 0;
 }
 
+/// Whether there is a column whose figures may be compared.
+static bool is_rival(const bench_table *table, size_t r) {
+    const bench_rival *rival = &table->rivals[r];
+    return rival->title && !(rival->peer && rival->peer->outdated);
+}
+
+static double first_ratio(const bench_metric *metric) {
+    return metric->ours / metric->rivals[0];
+}
+
+static int compare_ratios(const void *a, const void *b) {
+    double x = first_ratio(*(const bench_metric *const *)a);
+    double y = first_ratio(*(const bench_metric *const *)b);
+    return (x < y) - (x > y);
+}
+
+void bench_table_print_ratios(const bench_table *table, double bound, size_t worst) {
+    const char *title = table->rivals[0].title ? table->rivals[0].title : "nobody";
+    const bench_metric **both = calloc(table->count + 1, sizeof *both);
+    size_t count = 0, above = 0;
+    double logarithms = 0;
+    for (size_t i = 0; both && is_rival(table, 0) && i < table->count; i++) {
+        if (!measured(table->metrics[i].rivals[0]) || !measured(table->metrics[i].ours))
+            continue;
+        double of = first_ratio(&table->metrics[i]);
+        logarithms += log(of);
+        above += of > bound;
+        both[count++] = &table->metrics[i];
+    }
+    if (!is_rival(table, 0))
+        printf("\n  ours / %s: no ratio, since this one is no rival\n", title);
+    else if (count > 0)
+        printf("\n  ours / %s: geometric mean of %zu %.3f; above %.2f: %zu. The worst:\n", title,
+               count, exp(logarithms / (double)count), bound, above);
+    if (count > 0)
+        qsort(both, count, sizeof *both, compare_ratios);
+    for (size_t i = 0; i < count && i < worst; i++)
+        printf("    %-44s %6.2f\n", both[i]->work, first_ratio(both[i]));
+    free(both);
+}
+
 /// "T8_add_gbps" and "loop" give "T8_loop_add_gbps".
 static const char *rival_key(const bench_metric *metric, const bench_rival *rival, char *buffer,
                              size_t size) {
@@ -138,7 +181,7 @@ static double best_rival(const bench_table *table, const bench_metric *metric) {
     double best = NAN;
     for (size_t r = 0; r < BENCH_RIVALS; r++) {
         double figure = metric->rivals[r];
-        if (table->rivals[r].title && measured(figure))
+        if (is_rival(table, r) && measured(figure))
             best = metric->at_least ? fmax(best, figure) : fmin(best, figure);
     }
     return best;

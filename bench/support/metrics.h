@@ -13,10 +13,11 @@ enum { BENCH_RIVALS = 3 };
 
 /// A column beside ours: another library, or what the machine can do at best.
 typedef struct bench_rival {
-    const char *title;      ///< heads the column
-    const char *key;        ///< its part of the keys, such as "rival_nim"
-    const bench_peer *peer; ///< the process that measured it; NULL: this one did
-    const char *what;       ///< a line below the table, when `peer` does not print its "library"
+    const char *title; ///< heads the column
+    const char *key;   ///< its part of the keys, such as "rival_nim"
+    const bench_peer
+        *peer;        ///< the process that measured it, or NULL: this one did. Outdated: no rival
+    const char *what; ///< a line below the table, when `peer` does not print its "library"
 } bench_rival;
 
 /// One line. A figure that was not measured is 0 or NaN, and is printed as "-".
@@ -41,11 +42,16 @@ typedef struct bench_table {
 void bench_table_ask_peers(bench_table *table);
 
 /// Prints the table, ours against the best of the rivals, met or not; below it each rival's
-/// library, or why it did not run.
+/// library, or why it did not run. A rival that is outdated has a column and no part in the ratio.
 void bench_table_print(const bench_table *table);
 
-/// Writes {"bench", "machine", "metrics"} to `path` (NULL: nothing to do). On failure prints what
-/// went wrong and answers false.
+/// Prints the geometric mean of ours by the first rival's over the figures that both have, how many
+/// are above the bound, and the worst `worst` of them. Of a rival that is none it says that there is
+/// no ratio.
+void bench_table_print_ratios(const bench_table *table, double bound, size_t worst);
+
+/// Writes {"bench", "machine", "metrics"} to `path` (NULL: nothing to do), without the figures of what
+/// is no rival. On failure prints what went wrong and answers false.
 bool bench_table_write(const bench_table *table, const char *path);
 
 /// The three above, one after the other. Returns the exit status of the benchmark, which fails when

@@ -55,9 +55,10 @@ void bench_peer_run_own(bench_peer *peer, const char *name, const char *argument
     char python[4096];
     size_t length = strlen(name);
     bool script = length > 3 && strcmp(name + length - 3, ".py") == 0;
+    bool newest = script ? bench_peer_find_python(python, sizeof python)
+                         : find_rival(name, program, sizeof program);
     snprintf(path, sizeof path, "bench/peers/%s", name);
-    if (!(!script && find_rival(name, program, sizeof program)) &&
-        !bench_find_file(path, program, sizeof program)) {
+    if (!(newest && !script) && !bench_find_file(path, program, sizeof program)) {
         *peer = (bench_peer){0};
         snprintf(peer->skipped, sizeof peer->skipped,
                  script ? "%s is not beside this program (it needs %s)"
@@ -65,7 +66,6 @@ void bench_peer_run_own(bench_peer *peer, const char *name, const char *argument
                  path, package);
         return;
     }
-    bool newest = bench_peer_find_python(python, sizeof python);
     const char *const arguments[] = {script ? python : program, script ? program : argument,
                                      script ? argument : NULL, NULL};
     bench_peer_run(peer, arguments);

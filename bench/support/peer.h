@@ -9,7 +9,9 @@
 
 typedef struct bench_peer {
     bool ran;
-    bool outdated;     ///< it is the system's, of which bench/peers/newest.sh installs a newer one
+    /// It is the system's, of which bench/peers/newest.sh installs a newer one: its figures are shown
+    /// and make no ratio.
+    bool outdated;
     char skipped[160]; ///< why it did not run
     char output[8192]; ///< what it printed
 } bench_peer;

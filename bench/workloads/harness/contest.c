@@ -86,6 +86,8 @@ const side *contest_find_rival(const contest *contest) {
 double contest_ratio(const side *side, const struct side *base) {
     double ratios[CONTEST_ROUNDS];
     size_t count = 0;
+    if (side->rival.outdated || base->rival.outdated)
+        return NAN;
     for (size_t i = 1; i < side->turn_count && i < base->turn_count; i++)
         if (side->turns[i].steps == base->turns[i].steps)
             ratios[count++] = side->turns[i].seconds / base->turns[i].seconds;

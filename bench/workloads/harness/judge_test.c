@@ -1,5 +1,6 @@
 // What is claimed holds where it is so and fails where it is not: of the first steps' values beside
-// PyTorch's, of the last turn's, of a score, of resident bytes in a run that lasts.
+// PyTorch's, of the last turn's, of a score, of resident bytes in a run that lasts. And what is said of
+// a rival's time.
 #include "bench/workloads/harness/report.h"
 #include "tests/testing.h"
 
@@ -182,6 +183,24 @@ static void test_resident_bytes_of_a_run_that_lasts(void **state) {
     assert_int_equal(judge_alone(contest, "resident bytes"), -1);
 }
 
+/// Its values are compared and its times are not.
+static void test_a_rival_that_is_outdated_makes_no_ratio(void **state) {
+    (void)state;
+    static side on, rival;
+    on = (side){.turn_count = 3};
+    rival = (side){.is_rival = true, .turn_count = 3};
+    for (int i = 0; i < 3; i++) {
+        on.turns[i] = (run_turn){.steps = i + 1, .seconds = 1};
+        rival.turns[i] = (run_turn){.steps = i + 1, .seconds = 4};
+    }
+    assert_true(contest_ratio(&on, &rival) == 0.25);
+    assert_true(contest_ratio(&rival, &on) == 4);
+    rival.rival.outdated = true;
+    assert_true(isnan(contest_ratio(&on, &rival)));
+    assert_true(isnan(contest_ratio(&rival, &on)));
+    assert_true(contest_ratio(&on, &on) == 1);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_the_last_value_is_held_to_the_promise),
@@ -194,6 +213,7 @@ int main(void) {
         ND_TEST(test_without_steps_nothing_is_judged),
         ND_TEST(test_without_common_parameters_nothing_is_claimed),
         ND_TEST(test_a_script_that_fails_is_no_skipped_one),
+        ND_TEST(test_a_rival_that_is_outdated_makes_no_ratio),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

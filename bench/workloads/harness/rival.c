@@ -28,6 +28,7 @@ bool rival_start(rival *rival, const workload *workload, const run_settings *set
     rival->process = bench_peer_open("pytorch_workloads.py", arguments, &answer);
     bool heard = rival->process && hear(rival, NULL, NULL, &answer);
     bench_peer_text(&answer, "library", rival->library, sizeof rival->library);
+    rival->outdated = heard && answer.outdated;
     if (heard && *rival->library)
         return true;
     if (!*answer.skipped)

@@ -15,6 +15,7 @@ typedef struct rival {
     bench_peer_process *process;               ///< NULL: none runs
     char library[128];                         ///< such as "PyTorch 2.15.0", or why it is skipped
     bool failed;                               ///< the script ended without a word
+    bool outdated;                             ///< its times are no rival's
     double first_values[WORKLOAD_FIRST_STEPS]; ///< NaN: not done
 } rival;
 

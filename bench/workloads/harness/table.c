@@ -35,6 +35,11 @@ void workload_report_contest(const contest *contest) {
     printf("\n");
     for (size_t i = 0; i < contest->side_count; i++)
         print_end(contest, &contest->sides[i]);
+    const side *rival = contest_find_rival(contest);
+    if (rival && rival->rival.outdated)
+        printf("  %-9s %s of this system, which is no rival: bench/peers/newest.sh installs the "
+               "newest\n",
+               rival->name, rival->rival.library);
     if (contest->rival_dropped)
         printf("  PyTorch was stopped, since it took more than half of the time and there was not "
                "enough\n");
