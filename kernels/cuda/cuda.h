@@ -17,6 +17,7 @@ extern "C" {
 typedef struct nd_cuda_queue {
     void *stream;          ///< cudaStream_t
     int multiprocessors;   ///< of the device
+    int shared_bytes;      ///< of shared memory that a block may have there when it asks
     int32_t *out_of_range; ///< host memory that the device can write
     void *context;         ///< for the functions below
     nd_status (*allocate)(void *context, size_t bytes, void **ret_pointer);
@@ -61,6 +62,9 @@ nd_status nd__cuda_index(const nd_cuda_queue *queue, const nd_kernel_call *call)
 nd_status nd__cuda_matmul(const nd_cuda_queue *queue, const nd_kernel_call *call);
 /// Of one row or one column of floats.
 nd_status nd__cuda_matvec(const nd_cuda_queue *queue, const nd_kernel_call *call);
+/// Of 16-bit floats whose rows are aligned; ND_ERROR_UNSUPPORTED for other operands and devices.
+nd_status nd__cuda_matmul_f16(const nd_cuda_queue *queue, const nd_kernel_call *call);
+nd_status nd__cuda_matmul_bf16(const nd_cuda_queue *queue, const nd_kernel_call *call);
 nd_status nd__cuda_quantized(const nd_cuda_queue *queue, const nd_kernel_call *call);
 nd_status nd__cuda_conv(const nd_cuda_queue *queue, const nd_kernel_call *call);
 nd_status nd__cuda_unfold(const nd_cuda_queue *queue, const nd_kernel_call *call);

@@ -268,9 +268,11 @@ __global__ void __launch_bounds__(Body::threads, Body::least_blocks) phase_kerne
     body.finish((int64_t)blockIdx.x, (int)threadIdx.x, shared, own);
 }
 
+/// `shared_bytes` of dynamic shared memory, more than every kernel may have without asking.
 template <class... Parameters, class... Arguments>
-nd_status launch(const nd_cuda_queue *queue, int64_t blocks, int threads,
-                 void (*kernel)(Parameters...), const Arguments &...arguments) {
+nd_status launch_with_shared(const nd_cuda_queue *queue, int64_t blocks, int threads,
+                             size_t shared_bytes, void (*kernel)(Parameters...),
+                             const Arguments &...arguments) {
     if (blocks == 0)
         return ND_OK;
     if (blocks > INT32_MAX)
@@ -278,11 +280,24 @@ nd_status launch(const nd_cuda_queue *queue, int64_t blocks, int threads,
     cudaLaunchConfig_t config = {};
     config.gridDim = dim3((unsigned)blocks);
     config.blockDim = dim3((unsigned)threads);
+    config.dynamicSmemBytes = shared_bytes;
     config.stream = (cudaStream_t)queue->stream;
-    nd_status status = status_of(cudaLaunchKernelEx(&config, kernel, arguments...));
-    if (status != ND_OK)
+    cudaError_t error = cudaSuccess;
+    // For each launch, of the current device: nothing is kept between calls.
+    if (shared_bytes > 0)
+        error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                     (int)shared_bytes);
+    if (error == cudaSuccess)
+        error = cudaLaunchKernelEx(&config, kernel, arguments...);
+    if (error != cudaSuccess)
         (void)cudaGetLastError();
-    return status;
+    return status_of(error);
+}
+
+template <class... Parameters, class... Arguments>
+nd_status launch(const nd_cuda_queue *queue, int64_t blocks, int threads,
+                 void (*kernel)(Parameters...), const Arguments &...arguments) {
+    return launch_with_shared(queue, blocks, threads, 0, kernel, arguments...);
 }
 
 template <class Body>

@@ -102,6 +102,10 @@ static nd_status run_halves(const nd_cuda_queue *queue, const nd_kernel_call *ca
 
 template <bool brain>
 static nd_status run_format(const nd_cuda_queue *queue, const nd_kernel_call *call) {
+    const nd_status status =
+        brain ? nd__cuda_matmul_bf16(queue, call) : nd__cuda_matmul_f16(queue, call);
+    if (status != ND_ERROR_UNSUPPORTED)
+        return status;
     if (takes_large_tiles(queue, call))
         return run_halves<brain, 4, 2>(queue, call);
     return run_halves<brain, 2, 1>(queue, call);

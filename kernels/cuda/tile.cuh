@@ -160,6 +160,11 @@ struct TileGrid {
         part_length = divide_up(divide_up(k, made), shortest / 4) * (shortest / 4);
         parts = divide_up(k, part_length);
     }
+    /// As many parts as that, of a multiple of `unit` but for the last one; fewer where they are that long.
+    void cut_into(int64_t wanted, int64_t unit) {
+        part_length = divide_up(divide_up(k, wanted), unit) * unit;
+        parts = divide_up(k, part_length);
+    }
     /// Eight rows of tiles at a time, column by column: what blocks that run at the same time read
     /// of both operands stays in the L2 cache.
     ND_BOTH Tile locate(int64_t block) const {
@@ -405,24 +410,32 @@ template <class T, class Result> struct JoinParts {
     }
 };
 
-/// A body of tiles, all of whose sums go to `result`. Body(grid, left, right, result, partial).
-template <class Body, class T, class Left, class Right, class Result>
-nd_status run_products(const nd_cuda_queue *queue, TileGrid grid, const Left &left,
-                       const Right &right, const Result &result) {
-    grid.cut_sums(queue->multiprocessors, 4 * Body::slice);
+/// The products of a grid whose sums are cut, all of which go to `result`: run(blocks, partial) queues
+/// the tiles.
+template <class T, class Result, class Run>
+nd_status run_parts(const nd_cuda_queue *queue, const TileGrid &grid, const Result &result,
+                    const Run &run) {
     if (grid.parts == 1)
-        return run_tiles(queue, grid.tiles(),
-                         Body{grid, left, right, result, PartialSums<T>{nullptr}});
+        return run(grid.tiles(), PartialSums<T>{nullptr});
     const int64_t sums = grid.entries * grid.m * grid.n;
     Scratch scratch(queue, grid.parts * sums * (int64_t)sizeof(T));
     if (scratch.status != ND_OK)
         return scratch.status;
     const PartialSums<T> partial = {(T *)scratch.data};
-    nd_status status =
-        run_tiles(queue, grid.tiles() * grid.parts, Body{grid, left, right, result, partial});
+    nd_status status = run(grid.tiles() * grid.parts, partial);
     if (status != ND_OK)
         return status;
     return run_elements(queue, sums, JoinParts<T, Result>{grid, result, partial});
+}
+
+/// A body of tiles, all of whose sums go to `result`. Body(grid, left, right, result, partial).
+template <class Body, class T, class Left, class Right, class Result>
+nd_status run_products(const nd_cuda_queue *queue, TileGrid grid, const Left &left,
+                       const Right &right, const Result &result) {
+    grid.cut_sums(queue->multiprocessors, 4 * Body::slice);
+    return run_parts<T>(queue, grid, result, [&](int64_t blocks, const PartialSums<T> &partial) {
+        return run_tiles(queue, blocks, Body{grid, left, right, result, partial});
+    });
 }
 
 // ------------------------------------------------------------------------------------------------

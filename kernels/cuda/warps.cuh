@@ -13,31 +13,10 @@
 // the warp or the block, so what a lane has left in shared memory is there for them.
 #ifndef ND_KERNELS_CUDA_WARPS_CUH
 #define ND_KERNELS_CUDA_WARPS_CUH
+#include "kernels/cuda/copies.cuh"
 #include "kernels/cuda/tile.cuh"
 
 namespace nd_cuda {
-
-/// 16 bytes to shared memory, or 16 bytes of 0 where `inside` is false; there behind the next
-/// wait_for_copies() and barrier. Meanwhile the thread goes on. Both addresses are multiples of 16, and
-/// `from` is one that may be read.
-ND_BOTH void start_copy(void *to, const void *from, bool inside) {
-#ifdef __CUDA_ARCH__
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(
-                     (uint32_t)__cvta_generic_to_shared(to)),
-                 "l"(__cvta_generic_to_global(from)), "r"(inside ? 16 : 0)
-                 : "memory");
-#else
-    if (inside)
-        memcpy(to, from, 16);
-    else
-        memset(to, 0, 16);
-#endif
-}
-ND_BOTH void wait_for_copies() {
-#ifdef __CUDA_ARCH__
-    asm volatile("cp.async.wait_all;" ::: "memory");
-#endif
-}
 
 /// The largest of what `count` neighbouring lanes have, or their sum: `mine` of this lane, `of(other)` of
 /// another thread. The same bits in all of them.

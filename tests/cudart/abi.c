@@ -35,7 +35,9 @@ SAME(cudaDevAttrMultiProcessorCount, 16);
 SAME(cudaDevAttrComputeMode, 20);
 SAME(cudaDevAttrComputeCapabilityMajor, 75);
 SAME(cudaDevAttrComputeCapabilityMinor, 76);
+SAME(cudaDevAttrMaxSharedMemoryPerBlockOptin, 97);
 SAME(cudaDevAttrMemoryPoolsSupported, 115);
+SAME(cudaFuncAttributeMaxDynamicSharedMemorySize, 8);
 SAME(cudaComputeModeProhibited, 2);
 SAME(cudaMemcpyHostToDevice, 1);
 SAME(cudaMemcpyDeviceToHost, 2);
@@ -81,6 +83,7 @@ extern const struct nd_cuda_functions {
     cudaError_t (*pool_trim)(cudaMemPool_t, size_t);
     cudaError_t (*allocate)(void **, size_t, cudaMemPool_t, cudaStream_t);
     cudaError_t (*release)(void *, cudaStream_t);
+    cudaError_t (*function_attribute)(const void *, enum cudaFuncAttribute, int);
     cudaError_t (*launch)(const cudaLaunchConfig_t *, const void *, void **);
     cudaError_t (*capture_begin)(cudaStream_t, enum cudaStreamCaptureMode);
     cudaError_t (*capture_end)(cudaStream_t, cudaGraph_t *);
@@ -111,6 +114,7 @@ const struct nd_cuda_functions nd_cuda_functions = {
     cudaMemPoolTrimTo,
     cudaMallocFromPoolAsync,
     cudaFreeAsync,
+    cudaFuncSetAttribute,
     cudaLaunchKernelExC,
     cudaStreamBeginCapture,
     cudaStreamEndCapture,

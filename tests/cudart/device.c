@@ -305,6 +305,9 @@ cudaError_t cudaDeviceGetAttribute(int *ret_value, enum cudaDeviceAttr name, int
     case cudaDevAttrMultiProcessorCount:
         *ret_value = 4;
         break;
+    case cudaDevAttrMaxSharedMemoryPerBlockOptin:
+        *ret_value = CUDART_SHARED_ASKED;
+        break;
     case cudaDevAttrComputeMode:
         *ret_value = cudaComputeModeDefault;
         break;

@@ -5,6 +5,7 @@
 #include "tests/cudart/runtime.h"
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 enum { BUCKETS = 1024, MOST_THREADS = 1024 };
 
@@ -13,6 +14,7 @@ typedef struct cudart_kernel {
     const char *name;
     const cudart_fat_binary *binary; ///< NULL: of another compiler
     bool without_barrier;
+    int shared_asked[CUDART_DEVICES]; ///< dynamic shared memory, on each device; 0: nothing
     struct cudart_kernel *next;
 } cudart_kernel;
 
@@ -104,18 +106,34 @@ static cudaError_t launch(const char *call, const cudaLaunchConfig_t *config, co
     dim3 grid = config->gridDim, threads = config->blockDim;
     if (grid.x == 0 || grid.x > INT32_MAX || threads.x == 0 || threads.x > MOST_THREADS)
         return cudaErrorInvalidConfiguration;
-    if (grid.y != 1 || grid.z != 1 || threads.y != 1 || threads.z != 1 ||
-        config->dynamicSmemBytes != 0 || config->numAttrs != 0)
+    if (grid.y != 1 || grid.z != 1 || threads.y != 1 || threads.z != 1 || config->numAttrs != 0)
         return cudaErrorNotSupported;
+    if (config->dynamicSmemBytes > CUDART_SHARED &&
+        config->dynamicSmemBytes > (size_t)kernel->shared_asked[stream->device->ordinal])
+        return cudaErrorInvalidValue;
     cudart_step *step = cudart_step_new(stream, CUDART_KERNEL, call);
     step->kernel = kernel;
     step->name = kernel->name;
     step->grid = grid;
     step->threads = threads;
+    step->shared_bytes = config->dynamicSmemBytes;
     step->arguments = copy_arguments(kernel->binary, arguments);
     step->order = cudart_draw(UINT64_MAX);
     cudart_issue(step);
     return cudaSuccess;
+}
+
+cudaError_t cudaFuncSetAttribute(const void *function, enum cudaFuncAttribute name, int value) {
+    cudaError_t error = cudart_begin("cudaFuncSetAttribute", true);
+    cudart_kernel *kernel = find(function);
+    if (error == cudaSuccess && !kernel)
+        error = cudaErrorInvalidDeviceFunction;
+    if (error == cudaSuccess && (name != cudaFuncAttributeMaxDynamicSharedMemorySize || value < 0 ||
+                                 value > CUDART_SHARED_ASKED))
+        error = cudaErrorInvalidValue;
+    if (error == cudaSuccess)
+        kernel->shared_asked[cudart_device_now()->ordinal] = value;
+    return cudart_end(error);
 }
 
 cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *function,
@@ -156,6 +174,28 @@ cudaError_t __cudaPopCallConfiguration(dim3 *ret_grid, dim3 *ret_block, size_t *
 // ------------------------------------------------------------------------------------------------
 // running
 
+static char *shared; ///< up to here, and no further, a block's dynamic shared memory reaches
+static void *shared_now;
+
+void *cudart_shared_memory(void) {
+    return shared_now;
+}
+
+/// Memory that ends where nothing may be touched, and is aligned as CUDA's.
+static void give_shared_memory(size_t bytes) {
+    enum { ALIGNED = 1024, PAGE = 4096 };
+    const size_t room = CUDART_SHARED_ASKED + PAGE - CUDART_SHARED_ASKED % PAGE;
+    if (!shared) {
+        char *memory = mmap(NULL, room + PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (memory == MAP_FAILED || mprotect(memory, room, PROT_READ | PROT_WRITE) != 0)
+            cudart_abort(NULL, "the host has no memory");
+        shared = memory + room;
+    }
+    shared_now = bytes ? shared - (bytes + ALIGNED - 1) / ALIGNED * ALIGNED : NULL;
+    if (bytes)
+        memset(shared_now, cudart.poison, bytes);
+}
+
 static void run_one(void *data, unsigned i) {
     const cudart_step *step = data;
     threadIdx.x = i;
@@ -170,6 +210,7 @@ void cudart_run_kernel(cudart_step *step) {
     blockDim = step->threads;
     for (unsigned i = 0; i < step->grid.x; i++) {
         blockIdx = (dim3){cudart_shuffled(i, step->grid.x, order), 0, 0};
+        give_shared_memory(step->shared_bytes);
         if (kernel->without_barrier)
             for (unsigned thread = 0; thread < threads; thread++)
                 run_one(step, cudart_shuffled(thread, threads, order >> 8));

@@ -1,6 +1,7 @@
-"""planted_backend: a test with a bug planted in one of lib/device/cuda's files."""
+"""planted_backend: a test with a bug planted in one of lib/device/cuda's files. planted_ring: with one in kernels/cuda/pipeline.cuh."""
 
 load("//bazel:cc.bzl", "nd_cc_binary")
+load("@rules_cc//cc:defs.bzl", "cc_library")
 load("//tests/model:plant.bzl", "planted_library")
 
 _FILES = ["cublas.c", "cublaslt.c", "cuda.c", "cuda_graph.c", "cuda_kept.c", "cuda_memory.c", "cuda_stream.c", "cudnn.c", "cudnn_attention.c", "library.c", "memo.c", "order.c", "staging.c"]
@@ -58,6 +59,70 @@ def planted_backend(name, planted_in, test):
             ":nd_without_backend",
             "//tests:testing",
             "//third_party/dlpack",
+            "@local_cmocka//:cmocka",
+        ],
+    )
+
+def planted_ring(name):
+    """A binary NAME of pipeline_test that must fail.
+
+    Its kernels are those of one file with the changed header before it, whose guard keeps the header as it is away.
+
+    Args:
+      name: of the binary and of planted/NAME.txt.
+    """
+    kernels = []
+    for source in ["matmul_bf16", "matmul_f16"]:
+        kernels.append("planted/%s/%s.cc" % (name, source))
+        native.genrule(
+            name = "%s_%s" % (name, source),
+            testonly = 1,
+            srcs = [
+                "planted/%s.txt" % name,
+                "//kernels/cuda:pipeline.cuh",
+                "//kernels/cuda:%s.cu" % source,
+            ],
+            outs = [kernels[-1]],
+            cmd = "$(location //tests/model:plant.sh) $(location planted/%s.txt) $(location //kernels/cuda:pipeline.cuh) >$@ && cat $(location //kernels/cuda:%s.cu) >>$@" % (name, source),
+            tags = ["long"],
+            tools = ["//tests/model:plant.sh"],
+        )
+    cc_library(
+        name = name + "_planted",
+        testonly = 1,
+        srcs = kernels,
+        alwayslink = 1,
+        copts = [
+            "-std=c++17",
+            "-O1",
+            "-D__CUDACC__",
+            "-D__CUDA_ARCH_LIST__=900",
+            "-fno-exceptions",
+            "-fno-threadsafe-statics",
+        ],
+        tags = ["long"],
+        deps = [
+            ":cudart",
+            "//kernels/cuda:on_fake_runtime",
+        ],
+    )
+    nd_cc_binary(
+        name = name,
+        testonly = 1,
+        srcs = [
+            "calls.h",
+            "pipeline_test.c",
+            "roles.h",
+        ],
+        linkstatic = 1,
+        tags = ["long"],
+        deps = [
+            ":%s_planted" % name,
+            ":test_kernels",
+            "//lib/core",
+            "//lib/debug",
+            "//tests:products",
+            "//tests:testing",
             "@local_cmocka//:cmocka",
         ],
     )

@@ -17,6 +17,9 @@
 #include <stdint.h>
 
 enum { CUDART_DEVICES = 8, CUDART_STREAMS = 256, CUDART_FRAMES = 20, CUDART_TOUCHES = 8 };
+/// Dynamic shared memory of a block in bytes: that every kernel may have, and that one may ask for, as
+/// on compute capability 9.0.
+enum { CUDART_SHARED = 48 << 10, CUDART_SHARED_ASKED = 227 << 10 };
 
 typedef struct CUstream_st cudart_stream;
 typedef struct CUevent_st cudart_event;
@@ -143,6 +146,7 @@ typedef struct cudart_step {
     void *data;            ///< of the function; LIBRARY: owned copy
     struct cudart_kernel *kernel;
     dim3 grid, threads;
+    size_t shared_bytes;
     uint64_t order;      ///< of a block's threads
     void **arguments;    ///< owned, with what they point to
     cudart_graph *graph; ///< of which it is a launched node, and which owns the rest; else NULL

@@ -71,6 +71,7 @@ static nd_status launch(int index, const nd_kernel_call *call) {
     (void)index;
     nd_cuda_queue queue = {
         .multiprocessors = 4,
+        .shared_bytes = 163 << 10,
         .out_of_range = &out_of_range,
         .allocate = scratch_allocate,
         .release = scratch_release,

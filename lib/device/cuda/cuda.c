@@ -103,6 +103,7 @@ static void discover(void) {
         nd__cuda_stream_number(device, device_total++);
         device->ordinal = ordinal;
         device->multiprocessors = attribute(cudaDevAttrMultiProcessorCount, ordinal);
+        device->shared_bytes = attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, ordinal);
         pthread_mutex_init(&device->lock, NULL);
         pthread_mutex_init(&device->blas_lock, NULL);
         pthread_mutex_init(&device->staging.lock, NULL);
@@ -392,6 +393,7 @@ static nd_status launch_on(nd_cuda_stream *stream, const nd_kernel_call *call) {
     nd_cuda_queue queue = {
         .stream = stream->handle,
         .multiprocessors = stream->device->multiprocessors,
+        .shared_bytes = stream->device->shared_bytes,
         .out_of_range = stream->device->out_of_range,
         .context = stream,
         .allocate = scratch_allocate,

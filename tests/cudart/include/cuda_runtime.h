@@ -2,8 +2,8 @@
 // functions for the host, and its launches go to the fake runtime, which calls them once for every
 // thread.
 //
-// Holds what kernels/cuda/ uses: one-dimensional grids, static shared memory, __syncthreads(),
-// shuffles of 32-bit words.
+// Holds what kernels/cuda/ uses: one-dimensional grids, static shared memory, dynamic one by
+// cudart_shared_memory(), __syncthreads(), shuffles of 32-bit words.
 #ifndef ND_TESTS_CUDART_CUDA_RUNTIME_H
 #define ND_TESTS_CUDART_CUDA_RUNTIME_H
 #include "cuda_runtime_api.h"
@@ -68,6 +68,14 @@ template <class... Parameters> struct Kernel {
 };
 
 } // namespace cudart
+
+template <class... Parameters>
+cudaError_t cudaFuncSetAttribute(void (*kernel)(Parameters...), enum cudaFuncAttribute name,
+                                 int value) {
+    const void *function = reinterpret_cast<const void *>(kernel);
+    cudart::Kernel<Parameters...>::register_once(function, __PRETTY_FUNCTION__);
+    return cudaFuncSetAttribute(function, name, value);
+}
 
 template <class... Parameters, class... Arguments>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t *config, void (*kernel)(Parameters...),

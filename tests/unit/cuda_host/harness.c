@@ -193,6 +193,7 @@ nd_status run_on_cuda(const nd_kernel_call *call) {
     int32_t out_of_range = 0;
     nd_cuda_queue queue = {
         .multiprocessors = MULTIPROCESSORS,
+        .shared_bytes = SHARED_BYTES,
         .out_of_range = &out_of_range,
         .allocate = scratch_allocate,
         .release = scratch_release,

@@ -21,6 +21,8 @@
 /// Number of multiprocessors that the kernels are told of: few, so that moderate sizes already cut
 /// a reduction into parts.
 #define MULTIPROCESSORS 4
+/// Shared memory that a block may have: that of compute capability 8.0.
+#define SHARED_BYTES (163 << 10)
 
 int both_begin(void **state);
 int both_end(void **state);

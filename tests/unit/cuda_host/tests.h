@@ -44,6 +44,8 @@
     TEST(test_random_tensors_agree)                    \
     TEST(test_matmul_agrees)                           \
     TEST(test_matmul_by_tiles_agrees)                  \
+    TEST(test_aligned_products_are_sums)               \
+    TEST(test_other_products_are_refused)              \
     TEST(test_matmul_of_vectors_agrees)                \
     TEST(test_linear_of_one_row_agrees)                \
     TEST(test_matmul_of_nan_agrees)                    \
