@@ -86,6 +86,13 @@ template <int most> struct CopiesUnderWay {
         count = kept;
 #endif
     }
+    /// Copies for which nobody has waited come at the latest now.
+    ND_BOTH void end() {
+#ifndef __CUDA_ARCH__
+        group++;
+        wait<0>();
+#endif
+    }
 };
 
 } // namespace nd_cuda

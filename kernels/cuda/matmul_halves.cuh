@@ -64,7 +64,7 @@ static double cycles_of(const TileGrid &grid, const TileCost &cost, double multi
 /// The quickest of all grids; -1: no tile fits into the device's shared memory.
 static int choose_tiles(const nd_cuda_queue *queue, const nd_kernel_call *call,
                         TileGrid *ret_grid) {
-    static const int parts[] = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32};
+    static const int parts[] = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128};
     const int64_t *i = call->attrs.i, entries = Walk<3>(call).count;
     int chosen = -1;
     double least = 0;
@@ -72,10 +72,12 @@ static int choose_tiles(const nd_cuda_queue *queue, const nd_kernel_call *call,
         const TileCost &cost = tile_costs[tile];
         if (cost.shared_bytes > queue->shared_bytes)
             continue;
+        TileGrid grid(entries, i[0], i[1], i[2], cost.rows, cost.columns);
         for (int part : parts) {
-            if (part > 1 && i[2] / part < 2 * slice_of_tiles)
+            // Of two slices at least, and no more than fill the device.
+            if (part > 1 && (i[2] / part < 2 * slice_of_tiles ||
+                             grid.tiles() * (part - 1) >= 2 * queue->multiprocessors))
                 break;
-            TileGrid grid(entries, i[0], i[1], i[2], cost.rows, cost.columns);
             grid.cut_into(part, slice_of_tiles);
             const double cycles = cycles_of(grid, cost, queue->multiprocessors);
             if (chosen < 0 || cycles < least) {
@@ -83,8 +85,6 @@ static int choose_tiles(const nd_cuda_queue *queue, const nd_kernel_call *call,
                 least = cycles;
                 *ret_grid = grid;
             }
-            if (grid.tiles() >= 2 * queue->multiprocessors)
-                break;
         }
     }
     return chosen;

@@ -182,24 +182,30 @@ template <class Thread> struct AllThreads {
 template <class Body>
 nd_status run_pipelines(const nd_cuda_queue *, int64_t blocks, const Body &body) {
     typedef typename Body::Thread Thread;
-    alignas(1024) static thread_local typename Body::Slot ring[Body::stages];
-    static thread_local Thread own[Body::threads];
-    const Thread *threads[Body::threads];
-    for (int thread = 0; thread < Body::threads; thread++)
-        threads[thread] = &own[thread];
-    const AllThreads<Thread> team = {own, threads, Body::threads};
+    typedef typename Body::Slot Slot;
+    struct Block {
+        alignas(1024) Slot ring[Body::stages];
+        Thread own[Body::threads];
+        const Thread *threads[Body::threads];
+    };
+    Block *const all = (Block *)aligned_alloc(alignof(Block), sizeof(Block));
+    if (!all)
+        return ND_ERROR_OUT_OF_MEMORY;
     for (int64_t block = 0; block < blocks; block++) {
-        memset((void *)ring, 0xA5, sizeof ring);
-        memset((void *)own, 0xA5, sizeof own);
+        memset((void *)all, 0xA5, sizeof *all);
         int slices = 0;
+        for (int thread = 0; thread < Body::threads; thread++) {
+            all->threads[thread] = &all->own[thread];
+            slices = body.begin(all->own[thread], block, thread);
+        }
+        run_slices(body, AllThreads<Thread>{all->own, all->threads, Body::threads}, all->ring,
+                   slices);
         for (int thread = 0; thread < Body::threads; thread++)
-            slices = body.begin(own[thread], block, thread);
-        run_slices(body, team, ring, slices);
+            body.keep(all->own[thread], all->ring);
         for (int thread = 0; thread < Body::threads; thread++)
-            body.keep(own[thread], ring);
-        for (int thread = 0; thread < Body::threads; thread++)
-            body.finish(own[thread], ring);
+            body.finish(all->own[thread], all->ring);
     }
+    free(all);
     return ND_OK;
 }
 

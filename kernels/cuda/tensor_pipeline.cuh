@@ -23,12 +23,21 @@ struct AlignedLines {
     int64_t lines, stride;
 };
 
+/// A number that is kept in a register and not computed anew from what it was made of.
+ND_BOTH int kept_number(int number) {
+#ifdef __CUDA_ARCH__
+    asm volatile("" : "+r"(number));
+#endif
+    return number;
+}
+
 /// What one of `threads` threads copies of a tile's slices: every threads / 8-th row, in which it has one pack.
 template <bool along_k, int width, int threads> struct SliceCopies {
     static constexpr int slice = 64, pack = 8, apart = threads / 8, count = width / apart;
     static_assert(apart % 8 == 0 && count * apart == width,
                   "a thread's packs have one place in their rows");
     const uint16_t *from; ///< its first pack of the next slice
+    int place;            ///< where it goes in a slice
     uint32_t inside;      ///< bit i: the lines of pack i are there
     int k_left;           ///< from its first pack's k on
 
@@ -44,6 +53,7 @@ template <bool along_k, int width, int threads> struct SliceCopies {
         const int64_t line = first_line + line_of(thread, 0), k = tile.first_k + k_of(thread, 0);
         from = lines.data + offset + (along_k ? line * lines.stride + k : k * lines.stride + line);
         k_left = (int)(tile.end_k - k);
+        place = kept_number(thread / 8 * 64 + ((thread ^ thread / 8) & 7) * pack);
         inside = 0;
         ND_UNROLL
         for (int i = 0; i < count; i++)
@@ -51,15 +61,14 @@ template <bool along_k, int width, int threads> struct SliceCopies {
     }
     /// Copies first ... end - 1 of the next slice, whose rows begin at `to`.
     template <int first, int end, class Copies>
-    ND_BOTH void start(const AlignedLines &lines, Copies &copies, uint16_t *to, int thread) const {
-        uint16_t *const place = to + thread / 8 * 64 + ((thread ^ thread / 8) & 7) * pack;
+    ND_BOTH void start(const AlignedLines &lines, Copies &copies, uint16_t *to) const {
         ND_UNROLL
         for (int i = first; i < end; i++) {
             const int further = along_k ? 0 : i * apart % 64;
             const bool there = (inside >> i & 1) && k_left > further;
             const int64_t step =
                 along_k ? i * apart * lines.stride : further * lines.stride + i * apart / 64 * 64;
-            copies.start(place + i * apart * 64, there ? from + step : lines.data, there);
+            copies.start(to + place + i * apart * 64, there ? from + step : lines.data, there);
         }
     }
     ND_BOTH void advance(const AlignedLines &lines) {
@@ -72,6 +81,11 @@ template <bool along_k, int width, int threads> struct SliceCopies {
 /// right operand ldmatrix reads the second and the third in turned order, so that what one mma takes of
 /// it is in registers beside each other, and none is moved.
 template <bool along_k, bool is_right> struct FragmentRows {
+    int place;
+#ifndef __CUDA_ARCH__
+    int line, lane;
+#endif
+
     /// For 16 lines from `line` on and the first 16 k. Where lines lie along rows, those of a warp
     /// are in one panel, and begin where further fragments change other bits than `line` has.
     static ND_BOTH int first(int line, int lane) {
@@ -88,13 +102,19 @@ template <bool along_k, bool is_right> struct FragmentRows {
     static ND_BOTH int further(int first, int lines, int step) {
         return along_k ? (first ^ step * 16) + lines * 64 : (first ^ lines) + step * 16 * 64;
     }
-    static ND_BOTH void load(const uint16_t *slice, int line, int lines, int step, int lane,
-                             Fragment *ret_fragment) {
+    ND_BOTH void begin(int of_line, int of_lane) {
+        place = kept_number(first(of_line, of_lane));
+#ifndef __CUDA_ARCH__
+        line = of_line;
+        lane = of_lane;
+#endif
+    }
+    ND_BOTH void load(const uint16_t *slice, int lines, int step, Fragment *ret_fragment) const {
         constexpr int second = is_right ? 2 : 1, third = is_right ? 1 : 2;
         uint32_t *block = ret_fragment->block;
 #ifdef __CUDA_ARCH__
-        const uint32_t address = (uint32_t)__cvta_generic_to_shared(slice) +
-                                 2 * (uint32_t)further(first(line, lane), lines, step);
+        const uint32_t address =
+            (uint32_t)__cvta_generic_to_shared(slice) + 2 * (uint32_t)further(place, lines, step);
         if constexpr (along_k)
             asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                          : "=r"(block[0]), "=r"(block[second]), "=r"(block[third]), "=r"(block[3])
@@ -147,6 +167,8 @@ struct PipelinedTile {
         CopiesUnderWay<stages *(LeftCopies::count + RightCopies::count)> copies;
         LeftCopies a_copies;
         RightCopies b_copies;
+        FragmentRows<a_along_k, false> a_rows;
+        FragmentRows<b_along_k, true> b_rows;
         Fragment a[2][own_rows], b[2][own_columns];
         float sum[own_rows][2 * own_columns][4];
         int64_t block;
@@ -171,6 +193,8 @@ struct PipelinedTile {
         own.block = block;
         own.thread = thread;
         own.copies.begin();
+        own.a_rows.begin(row_of(thread), thread % warp_threads);
+        own.b_rows.begin(column_of(thread), thread % warp_threads);
         own.a_copies.begin(left, result.left_offset(tile.entry), tile.first_row, tile, thread);
         own.b_copies.begin(right, result.right_offset(tile.entry), tile.first_column, tile, thread);
         ND_UNROLL
@@ -186,25 +210,22 @@ struct PipelinedTile {
     }
     template <int part> ND_BOTH void start(Thread &own, Slot &slot) const {
         constexpr int of_a = LeftCopies::count, of_b = RightCopies::count, parts = steps - 1;
-        own.a_copies.template start<of_a * part / parts, of_a *(part + 1) / parts>(
-            left, own.copies, slot.a, own.thread);
+        own.a_copies.template start<of_a * part / parts, of_a *(part + 1) / parts>(left, own.copies,
+                                                                                   slot.a);
         own.b_copies.template start<of_b * part / parts, of_b *(part + 1) / parts>(
-            right, own.copies, slot.b, own.thread);
+            right, own.copies, slot.b);
     }
     ND_BOTH void advance(Thread &own) const {
         own.a_copies.advance(left);
         own.b_copies.advance(right);
     }
     template <int step> ND_BOTH void load(Thread &own, const Slot &slot) const {
-        const int lane = own.thread % warp_threads;
         ND_UNROLL
         for (int i = 0; i < own_rows; i++)
-            FragmentRows<a_along_k, false>::load(slot.a, row_of(own.thread), 16 * i, step, lane,
-                                                 &own.a[step % 2][i]);
+            own.a_rows.load(slot.a, 16 * i, step, &own.a[step % 2][i]);
         ND_UNROLL
         for (int j = 0; j < own_columns; j++)
-            FragmentRows<b_along_k, true>::load(slot.b, column_of(own.thread), 16 * j, step, lane,
-                                                &own.b[step % 2][j]);
+            own.b_rows.load(slot.b, 16 * j, step, &own.b[step % 2][j]);
     }
     /// The fragments i and j of the other lanes.
     struct Others {
@@ -235,7 +256,7 @@ struct PipelinedTile {
     static ND_BOTH float *kept_of(Slot *ring, int thread) {
         return (float *)(void *)ring + thread / warp_threads * kept_row * kept_rows;
     }
-    ND_BOTH void keep(const Thread &own, Slot *ring) const {
+    ND_BOTH void keep(Thread &own, Slot *ring) const {
         const int lane = own.thread % warp_threads;
         float *const kept = kept_of(ring, own.thread) + lane / 4 * kept_row + lane % 4 * 2;
         struct alignas(8) Pair {
@@ -251,6 +272,7 @@ struct PipelinedTile {
                         Pair{{own.sum[i][j][2 * lower], own.sum[i][j][2 * lower + 1]}};
             }
         }
+        own.copies.end();
     }
     /// A row of the warp's by neighbouring lanes, four results each.
     ND_BOTH void finish(const Thread &own, Slot *ring) const {

@@ -46,6 +46,7 @@
     TEST(test_matmul_by_tiles_agrees)                  \
     TEST(test_aligned_products_are_sums)               \
     TEST(test_other_products_are_refused)              \
+    TEST(test_tiles_fill_the_device)                   \
     TEST(test_matmul_of_vectors_agrees)                \
     TEST(test_linear_of_one_row_agrees)                \
     TEST(test_matmul_of_nan_agrees)                    \
