@@ -23,7 +23,7 @@ MAY_USE_LOCAL = {
 # Kernels that move packs of 16 bytes. (What integers answer to isnan needs no reading.)
 STREAMS = (r"^thread PackedElementwise<(?!predicate_is(nan|inf|finite)<i)|^row .*RowShape<[^>]*, true>|^group ReduceRows<|^thread StridedElementwise<Cast<Pack|^thread Concat<Pack"
            r"|^group ReduceColumns<FloatSource<f32>, Sum|^element Dropout<.*, true>|^group AlongLines<.*, true>|^group AcrossLines<.*, [248]>"
-           r"|^(phase|warp) Attention")
+           r"|^(phase|warp) Attention|^pipeline ")
 
 
 class Kernel:
@@ -105,7 +105,7 @@ def read_all(paths):
 HEAD = """What nvcc {version} gives each CUDA kernel for sm_90, made by `./bazelw run //kernels/cuda:budget`; a test holds it.
 
 regs    registers of a thread
-shared  bytes of shared memory of a block
+shared  bytes of shared memory of a block, without what its launch adds (a pipeline's ring)
 local   bytes of local memory of a thread (a stack frame), those of functions that it calls too
 spill   bytes of registers that are stored and loaded again
 ld, st  instructions that load (or copy to shared memory) or store 16 bytes of global memory, in PTX

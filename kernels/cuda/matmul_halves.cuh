@@ -26,7 +26,7 @@ static AlignedOperand aligned_operand(const nd_kernel_call *call, int operand) {
                           aligned && line_stride == 1 && k_stride % 8 == 0 && lines % 8 == 0};
 }
 
-/// What a tile costs, computed for a H100 (matmul.cu).
+/// What a tile costs, computed for a H100 (tensor_pipeline.cuh).
 struct TileCost {
     int rows, columns;
     int cycles; ///< of a multiprocessor for a slice: tensor cores, or reads from shared memory
