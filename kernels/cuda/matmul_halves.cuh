@@ -13,7 +13,7 @@ struct AlignedOperand {
     bool along_k, there; ///< there: it may be taken
 };
 
-static AlignedOperand aligned_operand(const nd_kernel_call *call, int operand) {
+inline AlignedOperand aligned_operand(const nd_kernel_call *call, int operand) {
     const int64_t *i = call->attrs.i;
     const int64_t k = i[2], lines = operand == 1 ? i[0] : i[1];
     const int64_t line_stride = operand == 1 ? i[3] : i[6], k_stride = operand == 1 ? i[4] : i[5];
@@ -46,7 +46,7 @@ static constexpr TileCost tile_costs[] = {
 };
 
 /// Cycles that a grid of such tiles takes, with sums in `grid.parts`.
-static double cycles_of(const TileGrid &grid, const TileCost &cost, double multiprocessors) {
+inline double cycles_of(const TileGrid &grid, const TileCost &cost, double multiprocessors) {
     const double blocks = (double)(grid.tiles() * grid.parts);
     const double slices = (double)divide_up(grid.part_length, slice_of_tiles);
     const double in_turn = (double)divide_up((int64_t)blocks, (int64_t)multiprocessors);
@@ -62,7 +62,7 @@ static double cycles_of(const TileGrid &grid, const TileCost &cost, double multi
 }
 
 /// The quickest of all grids; -1: no tile fits into the device's shared memory.
-static int choose_tiles(const nd_cuda_queue *queue, const nd_kernel_call *call,
+inline int choose_tiles(const nd_cuda_queue *queue, const nd_kernel_call *call,
                         TileGrid *ret_grid) {
     static const int parts[] = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128};
     const int64_t *i = call->attrs.i, entries = Walk<3>(call).count;
@@ -92,8 +92,8 @@ static int choose_tiles(const nd_cuda_queue *queue, const nd_kernel_call *call,
 
 template <bool brain, bool a_along_k, bool b_along_k, int warps_down, int warps_across,
           int own_rows, int own_columns, int resident>
-static nd_status run_tile(const nd_cuda_queue *queue, const nd_kernel_call *call,
-                          const TileGrid &grid, const AlignedLines &a, const AlignedLines &b) {
+nd_status run_tile(const nd_cuda_queue *queue, const nd_kernel_call *call, const TileGrid &grid,
+                   const AlignedLines &a, const AlignedLines &b) {
     typedef MatrixResult<HalfStore> Result;
     typedef PipelinedTile<brain, a_along_k, b_along_k, Result, warps_down, warps_across, own_rows,
                           own_columns, resident>
@@ -106,8 +106,8 @@ static nd_status run_tile(const nd_cuda_queue *queue, const nd_kernel_call *call
 }
 
 template <bool brain, bool a_along_k, bool b_along_k>
-static nd_status run_layout(const nd_cuda_queue *queue, const nd_kernel_call *call,
-                            const AlignedLines &a, const AlignedLines &b) {
+nd_status run_layout(const nd_cuda_queue *queue, const nd_kernel_call *call, const AlignedLines &a,
+                     const AlignedLines &b) {
     TileGrid grid(0, 0, 0, 0, 1, 1);
     switch (choose_tiles(queue, call, &grid)) {
     case 0:

@@ -320,6 +320,39 @@ static uint64_t pool_reads(cudaMemPool_t pool, enum cudaMemPoolAttr name) {
     return value;
 }
 
+/// More than 48 KiB a kernel gets when it has asked, and on the device where it has; new for each block.
+static void test_shared_memory_is_asked_for(void **state) {
+    (void)state;
+    enum { KIB = 1024 };
+    cudaStream_t stream = stream_new();
+    float *x = floats(stream), *y = floats(stream), found[COUNT];
+    float numbers[COUNT];
+    for (int i = 0; i < COUNT; i++)
+        numbers[i] = (float)(i + 2);
+    assert_cuda(cudaMemcpyAsync(x, numbers, sizeof numbers, cudaMemcpyHostToDevice, stream));
+    assert_int_equal(test_shared(y, x, COUNT, 49 * KIB, 0, stream), cudaErrorInvalidValue);
+    assert_int_equal(test_shared(y, x, COUNT, 49 * KIB, 228 * KIB, stream), cudaErrorInvalidValue);
+    (void)cudaGetLastError();
+    static const int granted[][2] = {
+        {4 * KIB, 0}, {48 * KIB, 0}, {144 * KIB, 144 * KIB}, {227 * KIB, 227 * KIB}};
+    for (size_t of = 0; of < sizeof granted / sizeof *granted; of++) {
+        assert_cuda(test_shared(y, x, COUNT, (size_t)granted[of][0], granted[of][1], stream));
+        to_host(found, y, stream);
+        assert_cuda(cudaStreamSynchronize(stream));
+        for (int i = 0; i < COUNT; i++)
+            assert_true(found[i] == numbers[i / 64 * 64 + 63 - i % 64]);
+    }
+    assert_cuda(cudaSetDevice(2)); // which was not asked
+    assert_int_equal(test_shared(y, x, COUNT, 49 * KIB, 0, NULL), cudaErrorInvalidValue);
+    (void)cudaGetLastError();
+    assert_cuda(cudaSetDevice(0));
+    int most;
+    assert_cuda(cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, 0));
+    assert_int_equal(most, 227 * KIB);
+    assert_cuda(cudaFreeAsync(x, stream));
+    assert_cuda(cudaFreeAsync(y, stream));
+}
+
 static void test_a_pool_keeps_and_gives_back(void **state) {
     (void)state;
     struct cudaMemPoolProps properties = {
@@ -427,6 +460,7 @@ int main(void) {
         ND_TEST(test_lanes_of_a_warp_exchange),
         ND_TEST(test_calls_inside_a_function_are_refused),
         ND_TEST(test_what_cannot_be_launched),
+        ND_TEST(test_shared_memory_is_asked_for),
         ND_TEST(test_a_pool_keeps_and_gives_back),
         ND_TEST(test_memory_ends),
         ND_TEST(test_the_nth_call_fails),

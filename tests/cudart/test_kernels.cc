@@ -86,6 +86,15 @@ __global__ void sums_kernel(float *to, const float *from, bool wait) {
     to[blockIdx.x * THREADS + threadIdx.x] = total;
 }
 
+__global__ void shared_kernel(float *to, const float *from, size_t bytes) {
+    float *shared = static_cast<float *>(cudart_shared_memory());
+    const unsigned last = (unsigned)(bytes / sizeof *shared) - 1, i = threadIdx.x;
+    const bool is_new = shared[last - i] != shared[last - i] || shared[last - i] < -1e6f;
+    shared[last - i] = from[blockIdx.x * THREADS + i];
+    __syncthreads();
+    to[blockIdx.x * THREADS + i] = is_new ? shared[last - (THREADS - 1 - i)] : 1;
+}
+
 __global__ void held_kernel(float *to, int *begun, const int *may_write) {
     __atomic_store_n(begun, 1, __ATOMIC_RELEASE);
     while (!__atomic_load_n(may_write, __ATOMIC_ACQUIRE)) {
@@ -127,6 +136,18 @@ cudaError_t test_shuffle(float *to, const float *from, long count, int mistake,
 cudaError_t test_sums(float *to, const float *from, long count, int wait, cudaStream_t stream) {
     cudaLaunchConfig_t config = blocks_for(count, stream);
     return cudaLaunchKernelEx(&config, sums_kernel, to, from, wait != 0);
+}
+
+cudaError_t test_shared(float *to, const float *from, long count, size_t bytes, int asked,
+                        cudaStream_t stream) {
+    cudaLaunchConfig_t config = blocks_for(count, stream);
+    config.dynamicSmemBytes = bytes;
+    cudaError_t error =
+        asked ? cudaFuncSetAttribute(shared_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                     asked)
+              : cudaSuccess;
+    return error == cudaSuccess ? cudaLaunchKernelEx(&config, shared_kernel, to, from, bytes)
+                                : error;
 }
 
 cudaError_t test_held_write(float *to, int *begun, const int *may_write, cudaStream_t stream) {

@@ -20,6 +20,10 @@ cudaError_t test_shuffle(float *to, const float *from, long count, int mistake,
 cudaError_t test_sums(float *to, const float *from, long count, int wait, cudaStream_t stream);
 /// Says that it has begun, and writes 1 when it may.
 cudaError_t test_held_write(float *to, int *begun, const int *may_write, cudaStream_t stream);
+/// Each 64 elements the other way round, by `bytes` of dynamic shared memory, of which the kernel asks for
+/// `asked` before (0: it does not ask); to[i] is 1 where that memory was not new.
+cudaError_t test_shared(float *to, const float *from, long count, size_t bytes, int asked,
+                        cudaStream_t stream);
 #ifdef __cplusplus
 }
 #endif
