@@ -3,8 +3,8 @@
 // Floats of 32 and 64 bits and integers are multiplied by the ordinary units (tile.cuh), 16-bit
 // floats by tensor cores: where rows are aligned from a ring of slices (matmul_halves.cuh,
 // tensor_pipeline.cuh), else from two buffers (tensor.cuh). f32 is never rounded to TF32. One row or
-// one column of floats has kernels of its own (matvec.cu). The backend prefers cuBLAS; these kernels are for where that is
-// missing and for what it cannot express.
+// one column of floats has kernels of its own (matvec.cu). The backend prefers cuBLAS; these kernels
+// are for where that is missing and for what it cannot express.
 //
 // Computed, not measured, for the 128 x 128 tile in f32 on a multiprocessor of 128 lanes: a k is
 // 128 * 128 multiplications with additions, 128 cycles. For it every thread issues 64 of them, 4

@@ -10,16 +10,17 @@
 // Computed, not measured, for the tile of 128 x 256 results by 8 warps of 64 x 64 each, of which a
 // multiprocessor holds one block. For 16 k it does 256 mma: 512 cycles on an A100, at 1,024
 // multiplications with additions a cycle; a H100 does twice as many by wgmma, of which mma.sync
-// reaches about 62 % in published microbenchmarks: 413 cycles. Warps read 2 x 64 x 16 elements each from shared memory, 32
-// KiB, and 12 KiB are copied there: 352 cycles at 128 bytes a cycle, 69 % of the tensor cores' time on
-// an A100 and 85 % on a H100. In the machine code for 9.0 a slice is 275 to 283 instructions of a
-// warp, 128 of them mma (nvdisasm): of a scheduler's two warps that is 566 of 2,048 or 1,650 issue
-// slots. For a k a block reads 384 elements from the second cache and does 65,536 operations with
-// them, 85 a byte: at 28 bytes a cycle for each multiprocessor (6.5 TB/s for all of a H100, taken from
-// published microbenchmarks too) a slice of 64 k takes 1,755 cycles, a little more than its mma. So the
-// bounds are about the tensor cores' rate on an A100, and 58 % of it on a H100, before what the ends of
-// a tile and the last tiles cost. Copies of two slices are under way, 96 KiB, and begin 3,400 cycles
-// before they are waited for.
+// reaches about 62 % in published microbenchmarks: 413 cycles. A warp reads 2 x 64 x 16 elements from
+// shared memory, a block 32 KiB, and 12 KiB are copied there: 352 cycles at 128 bytes a cycle, 69 % of
+// the tensor cores' time on an A100 and 85 % on a H100. In the machine code for 9.0 a slice is 275 to
+// 283 instructions of a warp, 128 of them mma (nvdisasm): of a scheduler's two warps at most 566 of
+// 2,048 or 1,650 issue slots. For a k a block reads 384 elements from the second cache and does 65,536
+// operations with them, 85 a byte: at 28 bytes a cycle for each multiprocessor (6.5 TB/s for all of a
+// H100, taken from published microbenchmarks too) a slice of 64 k takes 1,755 cycles, a little more
+// than its mma. So the bounds are about the tensor cores' rate on an A100, and 58 % of it on a H100,
+// before what the ends of a tile and the last tiles cost. Copies of two slices are under way, 96 KiB,
+// and begin 3,400 cycles before they are waited for.
+//
 // A tile of 128 x 128 by 4 warps reads 32 KiB for a slice of half as many products (64 operations a
 // byte), one of 64 x 128 24 KiB for a quarter (43 a byte): they are for what large ones would not fill
 // the device with, and where a block cannot have the 144 KiB of the large ring.
@@ -53,7 +54,7 @@ ND_BOTH int kept_number(int number) {
     return number;
 }
 
-/// What one of `threads` threads copies of a tile's slices: every threads / 8-th row, in which it has one pack.
+/// What one of `threads` threads copies of a tile's slices: of every threads / 8-th row one pack.
 template <bool along_k, int width, int threads> struct SliceCopies {
     static constexpr int slice = 64, pack = 8, apart = threads / 8, count = width / apart;
     static_assert(apart % 8 == 0 && count * apart == width,
