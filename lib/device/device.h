@@ -13,13 +13,26 @@
 #include "lib/pressure/pressure.h"
 #include <nd/tensor.h>
 
+/// What a piece of work does with the memory behind an address.
+typedef struct nd_device_use {
+    const void *data; ///< anywhere in a block that the backend has allocated
+    bool write;
+} nd_device_use;
+enum { ND_DEVICE_USES = 2 }; ///< of one piece of work, at most
+
 /// Streams of a device beside its default one, and events. A stream is NULL where the default one is
 /// meant. No function but the two `synchronize` waits. What is released may have work before it.
 typedef struct nd_stream_functions {
     nd_status (*make)(int index, void **ret_stream);
     void (*release)(int index, void *stream);
-    /// The calling thread's work on the device goes there from now on.
-    void (*use)(int index, void *stream);
+    /// The calling thread's work on the device goes there from now on. Returns where it went before.
+    void *(*use)(int index, void *stream);
+    /// For work that a library of the maker's puts on a stream (NCCL): calls function(stream, data)
+    /// with the device current and the thread's stream as that library knows it, which waits for all
+    /// that others do with that memory. What the function has queued when it returns, whatever it
+    /// returns, counts as such a use. Its status is the answer.
+    nd_status (*lend)(int index, size_t count, const nd_device_use *uses,
+                      nd_status (*function)(void *stream, void *data), void *data);
     nd_status (*synchronize)(int index, void *stream);
     nd_status (*query)(int index, void *stream, bool *ret_done);
     nd_status (*event_make)(int index, bool timed, void **ret_event);

@@ -2,6 +2,7 @@
 #include "lib/distributed/agreement.h"
 #include "lib/base/alloc.h"
 #include "lib/base/error.h"
+#include "lib/device/registry.h"
 #include "lib/tensor/shape.h"
 
 #include <stdio.h>
@@ -148,8 +149,16 @@ static nd_status stays_away(const char *operation, int rank, const nd_descriptio
                      rank, (int)sizeof said->message, said->message);
 }
 
-/// This rank's own words, before the thread's error becomes another one.
-static void say(nd_description *mine, nd_error_state *ret_own) {
+/// This rank's own words, before the thread's error becomes another one. What its device has said of
+/// earlier work meanwhile all ranks hear now.
+static void say(const nd_communicator *comm, const nd_transport_call *call, nd_description *mine,
+                nd_error_state *ret_own) {
+    nd_status noticed = comm->transport->noticed;
+    comm->transport->noticed = ND_OK;
+    if (mine->status == ND_OK && noticed != ND_OK)
+        mine->status = (int32_t)nd__error(noticed, "%s: work queued earlier on %s failed with %s",
+                                          call->operation, nd__registry_device_text(comm->device),
+                                          nd_status_get_name(noticed));
     nd__error_save(ret_own);
     if (mine->status != ND_OK)
         snprintf(mine->message, sizeof mine->message, "%s", nd_error_get_message());
@@ -176,7 +185,7 @@ static nd_status judge(const nd_communicator *comm, const char *operation,
 nd_status nd__agreement_reach(const nd_communicator *comm, const nd_transport_call *call,
                               nd_description *mine) {
     nd_error_state own;
-    say(mine, &own);
+    say(comm, call, mine, &own);
     const nd_transport_functions *functions = comm->transport->functions;
     uint64_t hash = nd__agreement_hash(0, mine, offsetof(nd_description, status));
     uint64_t largest[] = {hash, ~hash, mine->status != ND_OK};
@@ -193,7 +202,7 @@ nd_status nd__agreement_reach(const nd_communicator *comm, const nd_transport_ca
 nd_status nd__agreement_with(const nd_communicator *comm, const nd_transport_call *call, int rank,
                              nd_description *mine) {
     nd_error_state own;
-    say(mine, &own);
+    say(comm, call, mine, &own);
     nd_description theirs = {0};
     nd_status status =
         nd__communicator_note(comm, comm->transport->functions->exchange_records(

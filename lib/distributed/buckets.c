@@ -8,9 +8,8 @@
 #include "lib/base/fork.h"
 #include "lib/base/spawn.h"
 #include "lib/distributed/agreement.h"
+#include "lib/distributed/bucket_memory.h"
 #include "lib/distributed/collectives.h"
-#include "lib/memory/host.h"
-#include "lib/memory/ladder.h"
 
 #include <pthread.h>
 #include <string.h>
@@ -63,9 +62,19 @@ static size_t bytes_of(const bucket *b) {
     return bytes ? bytes : 1;
 }
 
+static bool is_flags(const nd_buckets *buckets, size_t index) {
+    return index + 1 == buckets->bucket_count;
+}
+
+/// Where a bucket is: with the communicator, but the flags, which the host sets.
+static nd_device where(const nd_buckets *buckets, size_t index) {
+    return is_flags(buckets, index) ? (nd_device){ND_CPU, 0} : buckets->comm->device;
+}
+
 static void free_memory(nd_buckets *buckets) {
     for (size_t i = 0; i < buckets->bucket_count; i++)
-        nd__host_free(buckets->buckets[i].memory, bytes_of(&buckets->buckets[i]));
+        nd__bucket_memory_give_back(where(buckets, i), buckets->buckets[i].memory,
+                                    bytes_of(&buckets->buckets[i]));
     buckets->bucket_count = 0;
 }
 
@@ -165,10 +174,9 @@ static nd_status lay_out(nd_buckets *buckets, const char *operation) {
         (bucket){.dtype = ND_U8, .numel = (int64_t)buckets->count, .parts = buckets->count};
     for (size_t i = 0; i < buckets->bucket_count; i++) {
         bucket *b = &buckets->buckets[i];
-        b->memory = nd__ladder_alloc_host(bytes_of(b));
+        b->memory = nd__bucket_memory_take(operation, where(buckets, i), bytes_of(b));
         if (!b->memory)
-            return nd__error(ND_ERROR_OUT_OF_MEMORY, "%s: no memory for a bucket of %zu bytes",
-                             operation, bytes_of(b));
+            return nd_error_get_status();
     }
     buckets->laid_out = true;
     return ND_OK;
@@ -181,13 +189,22 @@ static const int64_t *shares_of(const nd_buckets *buckets, size_t index) {
     return buckets->shares + index * (size_t)buckets->comm->size;
 }
 
-/// Notes what the transport answered; on an error the bucket's memory is its own from now on.
+/// Notes what the transport answered; on an error the bucket's memory is its own from now on, if it
+/// is the host's.
 static nd_status sent(const nd_buckets *buckets, bucket *b, nd_status status) {
-    if (status != ND_OK) {
+    if (status != ND_OK && buckets->comm->device.kind == ND_CPU) {
         nd__transport_keep(b->memory);
         b->memory = NULL;
     }
     return nd__communicator_note(buckets->comm, status);
+}
+
+/// Which parts had a gradient anywhere.
+static nd_status reduce_flags(const nd_buckets *buckets, const nd_transport_call *call, bucket *b) {
+    nd_transport *transport = buckets->comm->transport;
+    return b->numel == 0 ? ND_OK
+                         : transport->functions->reduce_values(transport, call, b->memory, b->numel,
+                                                               b->dtype, ND_COLLECTIVE_MAX);
 }
 
 /// Agrees on a bucket and reduces it.
@@ -202,10 +219,12 @@ static nd_status send(nd_buckets *buckets, size_t index) {
                            .dtype = (int32_t)b->dtype,
                            .ndim = 1,
                            .shape = {b->numel}};
-    bool flags = index + 1 == buckets->bucket_count;
+    bool flags = is_flags(buckets, index);
     status = nd__agreement_reach(buckets->comm, &call, &mine);
     nd_transport *transport = buckets->comm->transport;
-    if (status == ND_OK && buckets->limits.sharded && !flags)
+    if (status == ND_OK && flags)
+        status = sent(buckets, b, reduce_flags(buckets, &call, b));
+    else if (status == ND_OK && buckets->limits.sharded)
         status = sent(buckets, b,
                       transport->functions->reduce_shares(transport, &call, b->memory,
                                                           shares_of(buckets, index), b->dtype,
@@ -213,7 +232,7 @@ static nd_status send(nd_buckets *buckets, size_t index) {
     else if (status == ND_OK)
         status = sent(buckets, b,
                       nd__collectives_reduce(buckets->comm, &call, b->memory, b->numel, b->dtype,
-                                             flags ? ND_COLLECTIVE_MAX : ND_COLLECTIVE_MEAN));
+                                             ND_COLLECTIVE_MEAN));
     nd__communicator_leave(buckets->comm);
     return status;
 }
@@ -331,9 +350,10 @@ static nd_status share_order(nd_buckets *buckets, const char *operation) {
         status = nd__agreement_reach(buckets->comm, &call, &mine);
         if (status == ND_OK)
             status = nd__communicator_note(
-                buckets->comm, buckets->comm->transport->functions->broadcast(
+                buckets->comm, buckets->comm->transport->functions->broadcast_values(
                                    buckets->comm->transport, &call, shared, (int64_t)bytes, 0));
-        if (status != ND_OK && nd_communicator_is_broken(buckets->comm)) {
+        if (status != ND_OK && buckets->comm->device.kind == ND_CPU &&
+            nd_communicator_is_broken(buckets->comm)) {
             nd__transport_keep(shared);
             shared = NULL;
         }
@@ -384,6 +404,10 @@ void *nd__buckets_memory(const nd_buckets *buckets, size_t index) {
     return buckets->buckets[p->bucket].memory + (size_t)p->offset * nd_dtype_get_size(p->dtype);
 }
 
+nd_device nd__buckets_get_device(const nd_buckets *buckets) {
+    return buckets->comm->device;
+}
+
 bool nd__buckets_is_set(const nd_buckets *buckets, size_t index) {
     return buckets->parts[index].set;
 }
@@ -408,7 +432,7 @@ void nd__buckets_set(nd_buckets *buckets, size_t index, bool used) {
     p->set = true;
     p->used = used;
     buckets->arrived[buckets->arrived_count++] = (uint32_t)index;
-    flags->memory[index] = used;
+    flags->memory[index] = used; // of the host
     arrive(buckets, &buckets->buckets[p->bucket]);
     arrive(buckets, flags);
 }

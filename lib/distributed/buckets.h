@@ -7,7 +7,9 @@
 //
 // Invariants: buckets are sent in their order, the same on all ranks. The thread touches no object
 // and no memory but the buckets': gradients are copied into them, so that no manager, close or
-// collection can take away what is being sent. A step is all or nothing: whatever a rank fails at,
+// collection can take away what is being sent. Buckets are where the communicator moves data: over
+// NCCL on its device, where that copy is queued behind what computes the gradient and the host waits
+// for neither; the thread does, before it sends. A step is all or nothing: whatever a rank fails at,
 // it says in place of its next bucket, and all ranks fail that step.
 #ifndef ND_LIB_DISTRIBUTED_BUCKETS_H
 #define ND_LIB_DISTRIBUTED_BUCKETS_H
@@ -35,8 +37,10 @@ nd_status nd__buckets_begin(nd_buckets *buckets, const char *operation);
 /// Between steps: the order is that of the beginning again, so that what follows does not depend on
 /// the steps before.
 nd_status nd__buckets_forget_order(nd_buckets *buckets, const char *operation);
-/// Where a part's gradient is to be written, and read when the step is reduced.
+/// Where a part's gradient is to be written, and read when the step is reduced: memory of that device
+/// (bucket_memory.h).
 void *nd__buckets_memory(const nd_buckets *buckets, size_t part);
+nd_device nd__buckets_get_device(const nd_buckets *buckets);
 /// A part's gradient is there; `used`: it is not only zeros because there was none.
 void nd__buckets_set(nd_buckets *buckets, size_t part, bool used);
 bool nd__buckets_is_set(const nd_buckets *buckets, size_t part);

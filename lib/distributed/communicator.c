@@ -231,7 +231,7 @@ static void destroy(nd_object *self) {
     bool broken = nd__atomic_load(&comm->broken, relaxed);
     if (comm->transport)
         comm->transport->functions->free(comm->transport, broken);
-    if (broken)
+    if (broken && comm->device.kind == ND_CPU)
         nd__transport_keep(comm->records);
     else
         nd__alloc_free(comm->records);

@@ -11,12 +11,12 @@
 #include "lib/base/versioned.h"
 #include "lib/device/registry.h"
 #include "lib/distributed/agreement.h"
+#include "lib/distributed/bucket_memory.h"
 #include "lib/distributed/collectives.h"
 #include "lib/distributed/keys.h"
 #include "lib/manager/place.h"
 #include "lib/nn/parameters.h"
 #include "lib/pressure/pressure_alloc.h"
-#include "lib/tensor/copy.h"
 #include <nd/ops.h>
 
 #include <string.h>
@@ -186,18 +186,29 @@ static nd_status make_work(const char *operation, nd_data_parallel *parallel,
     return make_buckets(operation, parallel, work, options);
 }
 
-static nd_status check_options(const char *operation, const nd_communicator *comm,
-                               const nd_data_parallel_options *options,
+static nd_status check_options(const char *operation, const nd_data_parallel_options *options,
                                nd_data_parallel_options *ret_options) {
     *ret_options = (nd_data_parallel_options)ND_DATA_PARALLEL_OPTIONS_INIT;
     nd_status status = nd__versioned_read(operation, "ND_DATA_PARALLEL_OPTIONS_INIT", options,
                                           ret_options, sizeof *ret_options);
     if (status == ND_OK && (!ret_options->bucket_bytes || !ret_options->first_bucket_bytes))
         status = nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: a bucket of 0 bytes", operation);
-    if (status == ND_OK && comm->device.kind != ND_CPU)
-        status = nd__error(ND_ERROR_UNSUPPORTED, "%s: buckets go through communicators of MPI",
-                           operation);
     return status;
+}
+
+/// Over MPI parameters may be anywhere; over NCCL they are on its device, which the buckets are on.
+static nd_status check_devices(const char *operation, const nd_communicator *comm,
+                               const nd_data_parallel *parallel) {
+    for (size_t i = 0; comm->device.kind != ND_CPU && i < parallel->parameters; i++) {
+        nd_device device = parallel->tensors[i]->device;
+        if (device.kind != comm->device.kind || device.index != comm->device.index)
+            return nd__error(ND_ERROR_DEVICE,
+                             "%s: a parameter is on %s, and comm is one of %s; move the module "
+                             "there, or give a communicator of MPI",
+                             operation, nd__registry_device_text(device),
+                             nd__registry_device_text(comm->device));
+    }
+    return ND_OK;
 }
 
 static nd_data_parallel *publish(nd_data_parallel *parallel) {
@@ -215,12 +226,14 @@ nd_data_parallel *nd_data_parallel_new(const nd_module *module, const nd_communi
     }
     nd_data_parallel_options chosen;
     nd_data_parallel *parallel = NULL;
-    nd_status status = check_options(operation, comm, options, &chosen);
+    nd_status status = check_options(operation, options, &chosen);
     if (status == ND_OK) {
         parallel = collect(operation, module);
         status = parallel ? ND_OK : nd_error_get_status();
         if (parallel)
             parallel->sharded = chosen.shard_optimizer;
+        if (parallel)
+            status = check_devices(operation, comm, parallel);
     }
     status = agree_on_module(operation, comm, parallel, &chosen, status);
     if (status == ND_OK) {
@@ -263,10 +276,11 @@ static nd_status complete(void *data, nd_tensor *leaf, nd_tensor *gradient) {
     nd_auto nd_tensor *sum = before ? nd_add(before, added) : nd_retain(added);
     if (!sum)
         return nd_error_get_status();
-    nd_status status =
-        nd__copy_to_host(step->operation, sum, nd__buckets_memory(step->work->buckets, part));
+    nd_buckets *buckets = step->work->buckets;
+    nd_status status = nd__bucket_memory_write(step->operation, nd__buckets_get_device(buckets),
+                                               nd__buckets_memory(buckets, part), sum);
     if (status == ND_OK)
-        nd__buckets_set(step->work->buckets, part, true);
+        nd__buckets_set(buckets, part, true);
     return status;
 }
 
@@ -282,10 +296,10 @@ static nd_status fill_rest(step *step) {
             return status;
         nd_auto nd_tensor *before = nd_retain(parameter->grad);
         void *memory = nd__buckets_memory(step->work->buckets, i);
-        if (before)
-            status = nd__copy_to_host(step->operation, before, memory);
-        else
-            memset(memory, 0, (size_t)parameter->numel * nd__dtype_bytes[parameter->dtype]);
+        nd_device device = nd__buckets_get_device(step->work->buckets);
+        status = before ? nd__bucket_memory_write(step->operation, device, memory, before)
+                        : nd__bucket_memory_clear(step->operation, device, memory, parameter->dtype,
+                                                  parameter->numel);
         if (status != ND_OK)
             return status;
         nd__buckets_set(step->work->buckets, i, before != NULL);
@@ -305,15 +319,9 @@ static nd_status take_result(step *step, size_t part) {
     nd__place_end(place);
     if (!step->results[part])
         return nd_error_get_status();
-    if (parameter->numel > 0)
-        status = nd__registry_backend(parameter->device.kind)
-                     ->copy_from_host(parameter->device.index, step->results[part]->data,
-                                      nd__buckets_memory(step->work->buckets, part),
-                                      (size_t)parameter->numel * nd__dtype_bytes[parameter->dtype]);
-    return status == ND_OK
-               ? ND_OK
-               : nd__error(status, "%s: a gradient cannot be copied to %s", step->operation,
-                           nd__registry_device_text(parameter->device));
+    return nd__bucket_memory_read(step->operation, nd__buckets_get_device(step->work->buckets),
+                                  nd__buckets_memory(step->work->buckets, part),
+                                  step->results[part]);
 }
 
 /// Takes results while later buckets are on their way; of parts that this rank did not use those

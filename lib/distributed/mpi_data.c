@@ -409,6 +409,8 @@ const nd_transport_functions nd__mpi_data_functions = {
     .reduce_shares = reduce_to_shares,
     .gather_shares = gather_shares,
     .broadcast = broadcast,
+    .broadcast_values = broadcast,
+    .reduce_values = all_reduce,
     .send = send_data,
     .receive = receive_data,
 };

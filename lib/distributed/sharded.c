@@ -7,14 +7,13 @@
 #include "lib/base/alloc.h"
 #include "lib/base/cancel.h"
 #include "lib/base/error.h"
-#include "lib/device/registry.h"
 #include "lib/distributed/agreement.h"
+#include "lib/distributed/bucket_memory.h"
 #include "lib/distributed/collectives.h"
 #include "lib/manager/place.h"
 #include "lib/nn/gradients.h"
 #include "lib/nn/optimizer.h"
 #include "lib/object/edge.h"
-#include "lib/tensor/copy.h"
 #include <nd/autograd.h>
 #include <nd/ops.h>
 
@@ -29,15 +28,12 @@ static nd_status copy_part(const char *operation, const nd_data_parallel *parall
     if (status != ND_OK || parameter->numel == 0)
         return status;
     void *memory = nd__buckets_memory(work->buckets, part);
+    nd_device device = nd__buckets_get_device(work->buckets);
     if (to_memory)
-        return nd__copy_to_host(operation, parameter, memory);
-    status = nd__registry_backend(parameter->device.kind)
-                 ->copy_from_host(parameter->device.index, parameter->data, memory,
-                                  (size_t)parameter->numel * nd__dtype_bytes[parameter->dtype]);
+        return nd__bucket_memory_write(operation, device, memory, parameter);
+    status = nd__bucket_memory_read(operation, device, memory, parameter);
     nd__tensor_bump_version(parameter);
-    return status == ND_OK ? ND_OK
-                           : nd__error(status, "%s: a parameter cannot be copied to %s", operation,
-                                       nd__registry_device_text(parameter->device));
+    return status;
 }
 
 nd_status nd__sharded_check_together(const char *operation, const nd_parallel_work *work) {
@@ -111,8 +107,9 @@ static nd_status add_up(const nd_communicator *comm, const nd_transport_call *ca
     if (status == ND_OK) {
         *shared = *sum;
         status = nd__communicator_note(
-            comm, nd__collectives_reduce(comm, call, shared, 1, ND_F64, ND_COLLECTIVE_SUM));
-        if (status != ND_OK) {
+            comm, comm->transport->functions->reduce_values(comm->transport, call, shared, 1,
+                                                            ND_F64, ND_COLLECTIVE_SUM));
+        if (status != ND_OK && comm->device.kind == ND_CPU) {
             nd__transport_keep(shared);
             return status;
         }

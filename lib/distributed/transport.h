@@ -62,13 +62,18 @@ typedef struct nd_transport_functions {
                             int64_t bytes);
     /// In place: counts[rank] elements of each rank, one rank's behind the other's. Of the first
     /// this rank's stand reduced at their place, and what the others are then is not defined; the
-    /// second brings those of all. NULL: it has neither.
+    /// second brings those of all.
     nd_status (*reduce_shares)(nd_transport *transport, const nd_transport_call *call, void *data,
                                const int64_t *counts, nd_dtype dtype, nd_collective op);
     nd_status (*gather_shares)(nd_transport *transport, const nd_transport_call *call, void *data,
                                const int64_t *counts, nd_dtype dtype);
     nd_status (*broadcast)(nd_transport *transport, const nd_transport_call *call, void *data,
                            int64_t bytes, int root);
+    /// The same, and all_reduce, of a little memory of the host.
+    nd_status (*broadcast_values)(nd_transport *transport, const nd_transport_call *call,
+                                  void *values, int64_t bytes, int root);
+    nd_status (*reduce_values)(nd_transport *transport, const nd_transport_call *call, void *values,
+                               int64_t count, nd_dtype dtype, nd_collective op);
     nd_status (*send)(nd_transport *transport, const nd_transport_call *call, void *data,
                       int64_t bytes, int rank);
     nd_status (*receive)(nd_transport *transport, const nd_transport_call *call, void *data,
@@ -79,9 +84,11 @@ struct nd_transport {
     const nd_transport_functions *functions;
     int rank, size;
     nd_device device;
-    bool stages; ///< on all ranks the same
+    bool stages;       ///< on all ranks the same
+    nd_status noticed; ///< what work queued earlier on this rank's device made of its data: told to
+                       ///< all ranks when they agree next
 };
 
-/// Keeps memory that a transport may still use: for ever.
+/// Keeps memory of the host's that a transport of the host's may still use: for ever.
 void nd__transport_keep(void *memory);
 #endif

@@ -12,6 +12,7 @@
 #ifndef ND_TESTS_CUDART_CONTROL_H
 #define ND_TESTS_CUDART_CONTROL_H
 #include "tests/cudart/include/cuda_runtime_api.h"
+#include <stdbool.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -49,6 +50,15 @@ void cudart_let_go(void);
 __attribute__((visibility("default"))) cudaError_t
 cudart_queue_library(cudaStream_t stream, const char *name, void (*function)(void *data),
                      const void *data, size_t bytes);
+
+/// The same, but that the work waits, and what is queued behind it on the stream, until ready(data)
+/// is true, which is asked often and does nothing. Other streams go on meanwhile. The stream must be
+/// one of the current device.
+__attribute__((visibility("default"))) cudaError_t
+cudart_queue_meeting(cudaStream_t stream, const char *name, bool (*ready)(const void *data),
+                     void (*function)(void *data), const void *data, size_t bytes);
+/// The current device of this thread.
+__attribute__((visibility("default"))) int cudart_get_ordinal(void);
 
 #ifdef __cplusplus
 }

@@ -143,6 +143,8 @@ typedef struct cudart_step {
     cudart_block *block;   ///< ALLOCATE, FREE
     cudart_event *event;   ///< RECORD
     cudaHostFn_t function; ///< HOST_FUNCTION, LIBRARY
+    bool (*ready)(
+        const void *data); ///< LIBRARY: whether others have come for it; NULL: it needs nobody
     void *data;            ///< of the function; LIBRARY: owned copy
     struct cudart_kernel *kernel;
     dim3 grid, threads;
@@ -180,6 +182,8 @@ extern struct cudart_state {
     bool held;           ///< nothing is done
     bool let_go;         ///< all that is queued is due
     bool races;          ///< report unordered touches of one block
+    bool
+        met_nobody; ///< since somebody looked: a step's turn has come, and not those whom it waits for
     bool forked, ended;
     uint64_t calls, refused, pending, steps, kernels, libraries;
     cudart_step *running;

@@ -23,7 +23,7 @@ static demand *demands;
 static cudart_point asked; ///< by a query; one step towards it is due
 static bool idle;          ///< nobody has called for a while
 
-enum { QUEUE_LENGTH = 1000, IDLE_NANOSECONDS = 999000000 };
+enum { QUEUE_LENGTH = 1000, IDLE_NANOSECONDS = 999000000, MEETING_NANOSECONDS = 100000 };
 
 // ------------------------------------------------------------------------------------------------
 // clocks
@@ -68,19 +68,31 @@ bool cudart_passed(cudart_point point) {
     return !point.stream || point.stream->done >= point.at;
 }
 
-static bool may_run(const cudart_step *step) {
+/// Whether all that a step waits for on other streams is done.
+static bool is_next(const cudart_step *step) {
     for (unsigned i = 0; i < step->waits; i++)
         if (!cudart_passed(step->waited[i]))
             return false;
     return true;
 }
 
-/// The next step on the way to a point; NULL: it is passed.
+static bool has_met(const cudart_step *step) {
+    bool met = !step->ready || step->ready(step->data) ||
+               step->point.stream->device->failed != cudaSuccess;
+    cudart.met_nobody |= !met;
+    return met;
+}
+
+static bool may_run(const cudart_step *step) {
+    return is_next(step) && has_met(step);
+}
+
+/// The next step on the way to a point; NULL: it is passed, or others must come first.
 static cudart_step *towards(cudart_point point) {
     while (!cudart_passed(point)) {
         cudart_step *step = point.stream->first;
-        if (!step || may_run(step))
-            return step;
+        if (!step || is_next(step))
+            return step && has_met(step) ? step : NULL;
         for (unsigned i = 0; i < step->waits; i++)
             if (!cudart_passed(step->waited[i]))
                 point = step->waited[i];
@@ -103,11 +115,12 @@ static cudart_step *any_step(bool functions) {
 
 static cudart_step *choose(void) {
     cudart_step *step = NULL;
+    cudart.met_nobody = false;
     if (cudart.held)
         return NULL;
     if (cudart.let_go && (step = any_step(true)))
         return step;
-    cudart.let_go = false;
+    cudart.let_go &= cudart.met_nobody;
     unsigned waiting = 0;
     for (demand *each = demands; each; each = each->next)
         waiting++;
@@ -251,6 +264,13 @@ static void rest(void) {
     }
     struct timespec until;
     clock_gettime(CLOCK_MONOTONIC, &until);
+    if (cudart.met_nobody) { // nobody tells when they come
+        until.tv_nsec += MEETING_NANOSECONDS;
+        until.tv_sec += until.tv_nsec / 1000000000;
+        until.tv_nsec %= 1000000000;
+        pthread_cond_timedwait(&cudart.wanted, &cudart.lock, &until);
+        return;
+    }
     until.tv_nsec += IDLE_NANOSECONDS;
     until.tv_sec += until.tv_nsec / 1000000000;
     until.tv_nsec %= 1000000000;

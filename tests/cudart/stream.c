@@ -167,6 +167,32 @@ cudaError_t cudart_queue_library(cudaStream_t handle, const char *name,
     return cudart_end(error);
 }
 
+cudaError_t cudart_queue_meeting(cudaStream_t handle, const char *name,
+                                 bool (*ready)(const void *data), void (*function)(void *data),
+                                 const void *data, size_t bytes) {
+    cudaError_t error = cudart_begin(name, true);
+    cudart_stream *stream = NULL;
+    if (error == cudaSuccess)
+        error = cudart_stream_of(handle, &stream);
+    if (error == cudaSuccess)
+        error = cudart_capture_refuse(stream);
+    if (error == cudaSuccess) {
+        cudart_step *step = cudart_step_new(stream, CUDART_LIBRARY, name);
+        step->ready = ready;
+        step->function = function;
+        step->data = cudart_allocate(bytes);
+        memcpy(step->data, data, bytes);
+        cudart_issue(step);
+    }
+    return cudart_end(error);
+}
+
+int cudart_get_ordinal(void) {
+    int ordinal = -1;
+    (void)cudaGetDevice(&ordinal);
+    return ordinal;
+}
+
 // ------------------------------------------------------------------------------------------------
 // events
 

@@ -4,6 +4,10 @@
 
 #include <nd/state.h>
 
+#if ND_HAVE_MPI
+#include <mpi.h>
+#endif
+
 static uint64_t bytes_alive(void) {
     return nd_manager_get_total_bytes(NULL);
 }
@@ -153,6 +157,102 @@ static void test_a_checkpoint_fits_any_number_of_ranks(void **state) {
     go_on_from_file(ND_BF16);
 }
 
+#if ND_HAVE_MPI
+/// A communicator of so many of the ranks; NULL on the others.
+static nd_communicator *open_first(int ranks, int rank) {
+    MPI_Comm some;
+    MPI_Comm_split(MPI_COMM_WORLD, rank < ranks ? 0 : MPI_UNDEFINED, rank, &some);
+    if (rank >= ranks)
+        return NULL;
+    nd_communicator *comm = nd_communicator_from_mpi(&some, NULL);
+    assert_handle(comm);
+    MPI_Comm_free(&some);
+    return comm;
+}
+
+static void save_trainee(trainee *t, const char *path) {
+    nd_auto nd_state *file = nd_state_new();
+    make_state(file, t->module, t->optimizer);
+    assert_ok(nd_data_parallel_save_state(t->parallel, t->optimizer, file, path));
+}
+
+static void load_trainee(trainee *t, const char *path) {
+    nd_auto nd_state *file = nd_state_new();
+    make_state(file, t->module, t->optimizer);
+    assert_ok(nd_data_parallel_load_state(t->parallel, t->optimizer, file, path, NULL));
+}
+
+static char *read_all(const char *path, size_t *ret_bytes) {
+    FILE *file = fopen(path, "rbe");
+    assert_non_null(file);
+    assert_int_equal(fseek(file, 0, SEEK_END), 0);
+    *ret_bytes = (size_t)ftell(file);
+    rewind(file);
+    char *bytes = malloc(*ret_bytes);
+    assert_int_equal(fread(bytes, 1, *ret_bytes, file), *ret_bytes);
+    fclose(file);
+    return bytes;
+}
+
+static void assert_same_files(const char *a, const char *b) {
+    size_t bytes_a, bytes_b;
+    char *of_a = read_all(a, &bytes_a), *of_b = read_all(b, &bytes_b);
+    assert_int_equal(bytes_a, bytes_b);
+    assert_memory_equal(of_a, of_b, bytes_a);
+    free(of_a);
+    free(of_b);
+}
+
+/// Some ranks save in the middle. Others load: what they save at once is the same file, bit by bit, and
+/// when they go on they come where one process comes that has all their shares.
+static void go_on_with(int from, int to, const nd_communicator *world) {
+    const kind *k = &kinds[2]; // with a norm: parameters of many sizes
+    int rank = nd_communicator_get_rank(world);
+    char path[300], again[300];
+    snprintf(path, sizeof path, "%s/from-%d-to-%d", getenv("TMPDIR"), from, to);
+    snprintf(again, sizeof again, "%s-again", path);
+    nd_auto nd_communicator *before = open_first(from, rank), *behind = open_first(to, rank);
+    if (before) {
+        trainee t = begin_trainee(k, before, ND_F32);
+        train_trainee(k, &t, rank, 0, 4, ND_F32);
+        save_trainee(&t, path);
+        end_trainee(&t);
+    }
+    assert_ok(nd_barrier(world));
+    if (behind) {
+        trainee t = begin_trainee(k, behind, ND_F32);
+        uint64_t bare = bytes_alive();
+        load_trainee(&t, path);
+        uint64_t state = bytes_alive() - bare;
+        save_trainee(&t, again);
+        train_trainee(k, &t, rank, 4, 8, ND_F32);
+        nd_auto nd_module *alone = k->make(100);
+        nd_auto nd_optimizer *optimizer = nd_adam(alone, NULL);
+        bare = bytes_alive();
+        train_alone(k, alone, optimizer, from, 0, 4);
+        uint64_t whole = bytes_alive() - bare;
+        train_alone(k, alone, optimizer, to, 4, 8);
+        assert_same_parameters(t.module, alone, from * to == 1 ? 1e-7 : 1e-3);
+        if (to > 1) // its share alone
+            assert_true(state < whole);
+        end_trainee(&t);
+    }
+    assert_ok(nd_barrier(world));
+    if (rank == 0)
+        assert_same_files(path, again);
+}
+
+static void test_a_checkpoint_of_some_ranks_is_loaded_by_others(void **state) {
+    (void)state;
+    nd_auto nd_communicator *world = open_world(60);
+    static const int numbers[][2] = {{4, 2}, {2, 4}, {1, 4}, {4, 1}, {3, 4}, {2, 1}, {1, 2}};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        if (numbers[i][0] <= nd_communicator_get_size(world) &&
+            numbers[i][1] <= nd_communicator_get_size(world))
+            go_on_with(numbers[i][0], numbers[i][1], world);
+}
+#endif
+
 static void test_a_rank_that_cannot_step_says_so(void **state) {
     (void)state;
     nd_auto nd_communicator *world = open_world(60);
@@ -179,6 +279,9 @@ static void test_a_rank_that_cannot_step_says_so(void **state) {
 static const struct CMUnitTest tests[] = {
     ND_TEST(test_sharded_state_makes_the_same_steps),
     ND_TEST(test_a_checkpoint_fits_any_number_of_ranks),
+#if ND_HAVE_MPI
+    ND_TEST(test_a_checkpoint_of_some_ranks_is_loaded_by_others),
+#endif
     ND_TEST(test_a_rank_that_cannot_step_says_so),
 };
 

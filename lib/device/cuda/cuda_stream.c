@@ -9,7 +9,10 @@
 #include "lib/device/capture.h"
 #include "lib/device/cuda/order.h"
 
+static nd_cuda_device *numbered[ND__CUDA_DEVICES];
+
 void nd__cuda_stream_number(nd_cuda_device *device, int index) {
+    numbered[index] = device;
     device->index = index;
     for (int place = 0; place < ND__CUDA_STREAMS; place++) {
         device->streams[place].device = device;
@@ -101,13 +104,36 @@ static void stream_release(int index, void *stream) {
     released->users--;
 }
 
-static void stream_use(int index, void *stream) {
+/// Makes no CUDA call.
+static void *stream_use(int index, void *stream) {
     const nd_cuda_stream *used = stream;
+    const uint8_t before = chosen[index];
     chosen[index] = used ? (uint8_t)(used - used->device->streams) : (uint8_t)ND__CUDA_DEFAULT;
+    return before == ND__CUDA_DEFAULT ? NULL : &numbered[index]->streams[before];
 }
 
 static nd_cuda_stream *stream_of(nd_cuda_device *device, void *stream) {
     return stream ? stream : &device->streams[ND__CUDA_DEFAULT];
+}
+
+static nd_status stream_lend(int index, size_t count, const nd_device_use *uses,
+                             nd_status (*function)(void *stream, void *data), void *data) {
+    ND__UNCANCELLED;
+    nd_cuda_device *device;
+    ND__CUDA_CALLER caller = {.ordinal = -1};
+    nd_status status = nd__cuda_enter_uncaptured(index, &device, &caller);
+    if (status != ND_OK)
+        return status;
+    nd_cuda_stream *stream = nd__cuda_stream_now(device);
+    nd_cuda_access accesses[ND_DEVICE_USES];
+    for (size_t i = 0; i < count; i++)
+        accesses[i] = (nd_cuda_access){uses[i].data, uses[i].write};
+    status = nd__order_before(stream, count, accesses);
+    if (status != ND_OK)
+        return status;
+    status = function(stream->handle, data);
+    nd__order_after(stream, count, accesses);
+    return status;
 }
 
 static nd_status stream_synchronize(int index, void *stream) {
@@ -215,6 +241,7 @@ const nd_stream_functions nd__cuda_stream_functions = {
     .make = stream_make,
     .release = stream_release,
     .use = stream_use,
+    .lend = stream_lend,
     .synchronize = stream_synchronize,
     .query = stream_query,
     .event_make = event_make,
