@@ -26,7 +26,7 @@ typedef struct nccl_control {
     void (*get_statistics)(nccl_statistics *ret_statistics);
     void (*set_seed)(uint64_t seed);
     /// Rank -1: whichever. n = 0: none.
-    void (*fail)(int rank, const char *name, uint64_t n, int error);
+    void (*fail_call)(int rank, const char *name, uint64_t n, int error);
     /// Error 0: there is none, the work is just never done.
     void (*fail_late)(int rank, uint64_t n, int error);
 } nccl_control;
