@@ -3,6 +3,8 @@
 // aborted, what was in place is unchanged, devices go on, and nothing is left.
 #include "tests/distributed/nccl_ranks.h"
 
+#include <signal.h>
+
 enum { ROWS = 8 };
 
 /// A call to go wrong, on rank 0, while the others wait for it so long.
@@ -208,6 +210,39 @@ static void test_a_duplicate_without_an_id_is_on_no_rank(void **state) {
     assert_no_nccl_left();
 }
 
+/// A process that is killed in the middle of its work.
+static int be_killed(void) {
+    nd_communicator *comm = nccl_join(getenv("ND_TEST_ID"), 1, 2, 60);
+    if (!comm || nd_barrier(comm) != ND_OK)
+        return 1;
+    kill(getpid(), SIGKILL);
+    return 1;
+}
+
+static void test_a_process_that_is_killed_is_noticed(void **state) {
+    (void)state;
+    char path[300], program[4096];
+    nccl_path(path, sizeof path);
+    assert_int_equal(setenv("ND_TEST_ID", path, 1), 0);
+    ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
+    assert_true(length > 0);
+    program[length] = '\0';
+    pid_t child;
+    int status;
+    char *arguments[] = {program, "killed", NULL};
+    assert_int_equal(posix_spawn(&child, program, NULL, NULL, arguments, environ), 0);
+    nd_auto nd_communicator *comm = nccl_join(path, 0, 2, 60);
+    assert_handle(comm);
+    nd_auto nd_tensor *x = full_on(cuda(0), ROWS, 1);
+    assert_ok(nd_barrier(comm));
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+    assert_ok(nd_communicator_set_timeout(comm, 0.3));
+    assert_int_equal(nd_all_reduce_(x, comm, ND_COLLECTIVE_SUM), ND_ERROR_IO);
+    assert_given_up(comm, x, 0);
+    unlink(path);
+}
+
 /// The device is out of memory for a communicator.
 static void test_a_device_without_memory_joins_nothing(void **state) {
     (void)state;
@@ -227,12 +262,18 @@ static const struct CMUnitTest tests[] = {
     ND_TEST(test_work_that_fails_later_is_an_error_everywhere),
     ND_TEST(test_work_that_is_never_done_is_aborted),
     ND_TEST(test_a_rank_that_leaves_is_noticed),
+    ND_TEST(test_a_process_that_is_killed_is_noticed),
     ND_TEST(test_a_rank_that_never_joins_is_noticed),
     ND_TEST(test_joining_that_fails_leaves_nothing),
     ND_TEST(test_a_duplicate_without_an_id_is_on_no_rank),
     ND_TEST(test_a_device_without_memory_joins_nothing),
 };
 
-int main(void) {
+static const role roles[] = {{"killed", be_killed}, {0}};
+
+int main(int argc, char **argv) {
+    int exit_status = 0;
+    if (role_asked(roles, argc, argv, &exit_status))
+        return exit_status;
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

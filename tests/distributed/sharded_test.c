@@ -208,7 +208,7 @@ static void assert_same_files(const char *a, const char *b) {
 static void go_on_with(int from, int to, const nd_communicator *world) {
     const kind *k = &kinds[2]; // with a norm: parameters of many sizes
     int rank = nd_communicator_get_rank(world);
-    char path[300], again[300];
+    char path[300], again[310];
     snprintf(path, sizeof path, "%s/from-%d-to-%d", getenv("TMPDIR"), from, to);
     snprintf(again, sizeof again, "%s-again", path);
     nd_auto nd_communicator *before = open_first(from, rank), *behind = open_first(to, rank);
