@@ -123,6 +123,7 @@ static void train_all(void) {
         {&kinds[0], 300, true, 0.5},
         {&kinds[2], 400, false, 0.5},
     };
+    // Three steps each: buckets have another order behind the first.
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
         nccl()->set_seed(i);
         training how = ways[i];
@@ -216,6 +217,55 @@ static void test_parameters_that_are_not_used(void **state) {
     (void)state;
     nccl_run(2, 120, use_some, NULL);
     nccl_run(NCCL_RANKS, 120, use_some, NULL);
+    assert_no_nccl_left();
+}
+
+/// As many elements for each rank in a bucket, which go by NCCL's own calls for that.
+static void share_alike(nd_communicator *comm, int rank, void *context) {
+    (void)context;
+    int ranks = nd_communicator_get_size(comm);
+    static const nd_module_type type = {sizeof(nd_module_type), 1, "alike", transformer_forward};
+    static const char *const names[] = {"a", "b", "c", "d"};
+    nd_auto nd_module *module = nd_module_new(&type, NULL, 0);
+    nd_tensor *p[NCCL_RANKS], *sum = NULL;
+    for (int i = 0; i < ranks; i++) {
+        p[i] = full_on(cuda(rank), 3, i + 1);
+        assert_ok(nd_set_requires_grad(p[i], true));
+        assert_ok(nd_module_add_parameter(module, names[i], p[i]));
+    }
+    nd_auto nd_data_parallel *parallel = begin_parallel(module, comm, 1 << 20, true);
+    nd_auto nd_optimizer *optimizer = nd_sgd(module, NULL);
+    for (int i = 0; i < ranks; i++) { // of p[i] the gradient is (i + 1) (rank + 1) on each rank
+        nd_auto nd_tensor *scaled = nd_mul_scalar(p[i], (i + 1) * (rank + 1));
+        nd_tensor *more = sum ? nd_add(sum, scaled) : nd_retain(scaled);
+        nd_release(sum);
+        sum = more;
+    }
+    nd_auto nd_tensor *loss = nd_sum(sum, 0, NULL, false);
+    nd_release(sum);
+    assert_ok(nd_data_parallel_backward(parallel, loss, NULL));
+    int owned = 0;
+    for (int i = 0; i < ranks; i++) {
+        const nd_tensor *grad = nd_get_grad(p[i]);
+        if (grad)
+            assert_true(element_there(grad, 2) == (i + 1) * (ranks + 1) / 2.0);
+        owned += grad != NULL;
+    }
+    assert_int_equal(owned, 1);
+    assert_int_equal(nd_data_parallel_get_bucket_count(parallel), 1);
+    assert_ok(nd_data_parallel_step(parallel, optimizer));
+    nd_sgd_options options = ND_SGD_OPTIONS_INIT;
+    for (int i = 0; i < ranks; i++) {
+        double wanted = i + 1 - options.rate * (i + 1) * (ranks + 1) / 2.0;
+        assert_true(fabs(element_there(p[i], 2) - wanted) < 1e-6);
+        nd_release(p[i]);
+    }
+}
+
+static void test_shares_that_are_alike(void **state) {
+    (void)state;
+    nccl_run(2, 120, share_alike, NULL);
+    nccl_run(NCCL_RANKS, 120, share_alike, NULL);
     assert_no_nccl_left();
 }
 
@@ -432,6 +482,7 @@ static const struct CMUnitTest tests[] = {
     ND_TEST(test_with_the_collector_on_nothing_changes),
     ND_TEST(test_gradients_accumulate_without_communication),
     ND_TEST(test_parameters_that_are_not_used),
+    ND_TEST(test_shares_that_are_alike),
     ND_TEST(test_gradients_are_reduced_while_the_pass_goes_on),
     ND_TEST(test_a_pass_that_fails_changes_nothing_anywhere),
     ND_TEST(test_a_step_that_a_rank_is_lost_in_is_an_error_on_the_others),
