@@ -93,7 +93,9 @@ static bool asked_to_be_late(comm *of) {
         return false;
     of->error = to_be_late.error;
     of->questions = 3;
+    pthread_mutex_lock(&of->lock);
     of->stuck = true;
+    pthread_mutex_unlock(&of->lock);
     work_counts.failures++;
     return true;
 }
@@ -295,10 +297,11 @@ static int end(comm *of, const char *name, bool aborts) {
     if (has_work && !aborts)
         work_misuse(name, "the communicator has work on its way");
     pthread_mutex_lock(&of->lock);
-    of->over = of->aborted = true;
+    of->aborted = true;
     pthread_mutex_unlock(&of->lock);
     unlink(of->path);
     pthread_mutex_lock(&work_lock);
+    of->over = true;
     work_counts.aborted += aborts;
     work_counts.destroyed += !aborts;
     work_counts.unblocked += has_work;

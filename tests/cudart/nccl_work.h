@@ -30,8 +30,9 @@ struct comm {
     meet *at;
     char path[MEET_PATH];
     pthread_mutex_t lock; ///< held while its work touches memory, and to abort it
-    bool over, aborted;   ///< lock
+    bool aborted;         ///< lock
     bool stuck;           ///< lock: no work is done any more
+    bool over;            ///< work_lock, but for its own rank
     int error;            ///< asynchronous, once `questions` is 0
     unsigned questions;   ///< until then, or until what is in progress is queued
     uint64_t meetings;    ///< for which work is queued

@@ -97,7 +97,7 @@ static void train(nd_communicator *comm, int rank, void *context) {
     nd_auto nd_optimizer *optimizer = nd_adam(module, NULL);
     nd_auto nd_optimizer *optimizer_alone = nd_adam(alone, NULL);
     bool clips = how->limit < 1e3;
-    for (uint64_t n = 0; n < 3; n++) {
+    for (uint64_t n = 0; n < 3; n++) { // buckets have another order behind the first step
         nd_auto nd_tensor *loss = loss_there(k, module, n, rank, device);
         assert_ok(nd_data_parallel_backward(parallel, loss, NULL));
         mean_there(k, alone, n, ranks, device);
@@ -118,17 +118,15 @@ static void train(nd_communicator *comm, int rank, void *context) {
 static void train_all(void) {
     static const training ways[] = {
         {&kinds[0], UINT64_C(25) << 20, false, 1e9},
-        {&kinds[0], 300, false, 1e9},
+        {&kinds[0], 300, false, 0.5},
         {&kinds[0], 3000, true, 1e9},
-        {&kinds[0], 300, true, 0.5},
-        {&kinds[2], 400, false, 0.5},
+        {&kinds[2], 400, false, 1e9},
     };
-    // Three steps each: buckets have another order behind the first.
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
         nccl()->set_seed(i);
         training how = ways[i];
         nccl_run(2, 120, train, &how);
-        if (i == 1 || i == 2)
+        if (i == 2)
             nccl_run(NCCL_RANKS, 120, train, &how);
     }
     nccl()->set_seed(0);

@@ -50,6 +50,7 @@ FRAGMENTS = {
     ("README.md", "#include <nd/nd.h>"): [program],
     ("docs/distributed.md", "#include <nd/distributed.h>"): [None],  # docs/distributed.md's own tests have MPI
     ("docs/distributed.md", "nd_auto nd_data_parallel *parallel = nd_data_parallel_new(model, world, NULL); // everybody has rank 0's parameters"): [None],
+    ("docs/distributed.md", "nd_auto nd_communicator *between = nd_communicator_from_nccl(world, device, NULL); // each rank brings a device of its own"): [None],
     ("docs/distributed.md", "bool resumed;"): [None],
     ("docs/embeddings.md", "nd_auto nd_object *model = minilm_open(NULL);"): [None],  # the model is 90 MB; docs/examples tests it
     ("docs/errors.md", "nd_auto nd_tensor *product = nd_matmul(x, w);"): [inside(ROWS, "if (!y || nd_get_flat(y, 0) != 0.5)\nreturn 1;", TRUE_AT)],
