@@ -243,6 +243,58 @@ static void test_a_process_that_is_killed_is_noticed(void **state) {
     unlink(path);
 }
 
+/// Whether joining is refused, as the environment says.
+static int be_refused(void) {
+    char path[300];
+    nccl_path(path, sizeof path);
+    nd_communicator *comm = nccl_join(path, 0, 1, 30);
+    bool refused = !comm && strstr(nd_error_get_message(), "NCCL failed: internal error");
+    nd_release(comm);
+    unlink(path);
+    return refused ? 0 : 7;
+}
+
+/// Whether the third piece of work fails, or is never done.
+static int be_late(void) {
+    char path[300];
+    nccl_path(path, sizeof path);
+    nd_communicator *comm = nccl_join(path, 0, 1, 30);
+    unlink(path);
+    if (!comm || nd_barrier(comm) != ND_OK || nd_barrier(comm) != ND_OK ||
+        nd_communicator_set_timeout(comm, 0.5) != ND_OK)
+        return 1;
+    nd_status status = nd_barrier(comm);
+    bool told = strstr(nd_error_get_message(), "remote process exited") != NULL;
+    nd_release(comm);
+    return status != ND_ERROR_IO ? 7 : told ? 8 : 0;
+}
+
+static void test_faults_of_the_environment(void **state) {
+    (void)state;
+    static const struct {
+        const char *variable, *value, *role;
+        int exit_status;
+    } cases[] = {
+        {"ND_NCCL_FAIL", "ncclCommInitRankConfig:1:3", "refused", 0},
+        {"ND_NCCL_FAIL", "0:ncclCommInitRankConfig:1:3", "refused", 0},
+        {"ND_NCCL_FAIL", "1:ncclCommInitRankConfig:1:3", "refused", 7},
+        {"ND_NCCL_LATE", "3:6", "late", 8},
+        {"ND_NCCL_LATE", "0:3:6", "late", 8},
+        {"ND_NCCL_LOSE", "3", "late", 0},
+        {"ND_NCCL_LOSE", "0:3", "late", 0},
+        {"ND_NCCL_LOSE", "1:3", "late", 7},
+        {"ND_NCCL_SEED", "5", "late", 7},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char said[4096];
+        assert_int_equal(setenv(cases[i].variable, cases[i].value, 1), 0);
+        int status = run_role(cases[i].role, said, sizeof said);
+        unsetenv(cases[i].variable);
+        if (!WIFEXITED(status) || WEXITSTATUS(status) != cases[i].exit_status)
+            fail_msg("%s=%s: status %d: %s", cases[i].variable, cases[i].value, status, said);
+    }
+}
+
 /// The device is out of memory for a communicator.
 static void test_a_device_without_memory_joins_nothing(void **state) {
     (void)state;
@@ -266,10 +318,12 @@ static const struct CMUnitTest tests[] = {
     ND_TEST(test_a_rank_that_never_joins_is_noticed),
     ND_TEST(test_joining_that_fails_leaves_nothing),
     ND_TEST(test_a_duplicate_without_an_id_is_on_no_rank),
+    ND_TEST(test_faults_of_the_environment),
     ND_TEST(test_a_device_without_memory_joins_nothing),
 };
 
-static const role roles[] = {{"killed", be_killed}, {0}};
+static const role roles[] = {
+    {"killed", be_killed}, {"refused", be_refused}, {"late", be_late}, {0}};
 
 int main(int argc, char **argv) {
     int exit_status = 0;
