@@ -93,9 +93,7 @@ static bool asked_to_be_late(comm *of) {
         return false;
     of->error = to_be_late.error;
     of->questions = 3;
-    pthread_mutex_lock(&of->lock);
-    of->stuck = true;
-    pthread_mutex_unlock(&of->lock);
+    atomic_store(&of->stuck, true);
     work_counts.failures++;
     return true;
 }
@@ -297,7 +295,7 @@ static int end(comm *of, const char *name, bool aborts) {
     if (has_work && !aborts)
         work_misuse(name, "the communicator has work on its way");
     pthread_mutex_lock(&of->lock);
-    of->aborted = true;
+    atomic_store(&of->aborted, true);
     pthread_mutex_unlock(&of->lock);
     unlink(of->path);
     pthread_mutex_lock(&work_lock);

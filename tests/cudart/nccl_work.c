@@ -56,18 +56,14 @@ static char *brought(const part *p, int rank) {
     return p->of.of->at->brought[rank][p->meeting % 2];
 }
 
-static bool has_ended(comm *of) {
-    pthread_mutex_lock(&of->lock);
-    bool ended = of->aborted;
-    pthread_mutex_unlock(&of->lock);
-    return ended;
+// Asked with the runtime's lock held, so that these take none.
+
+static bool has_ended(const comm *of) {
+    return atomic_load(&of->aborted);
 }
 
-static bool is_stuck(comm *of) {
-    pthread_mutex_lock(&of->lock);
-    bool stuck = of->stuck;
-    pthread_mutex_unlock(&of->lock);
-    return stuck;
+static bool is_stuck(const comm *of) {
+    return atomic_load(&of->stuck);
 }
 
 /// Only what is not aborted touches memory.
@@ -75,7 +71,7 @@ static void touch(void *data, void (*function)(const part *p)) {
     const part *p = data;
     comm *of = p->of.of;
     pthread_mutex_lock(&of->lock);
-    bool does = !of->aborted;
+    bool does = !has_ended(of);
     if (does)
         function(p);
     pthread_mutex_unlock(&of->lock);
@@ -121,13 +117,13 @@ static void bring(void *data) {
 }
 
 static bool may_bring(const void *data) {
-    comm *of = ((const part *)data)->of.of;
+    const comm *of = ((const part *)data)->of.of;
     return has_ended(of) || !is_stuck(of);
 }
 
 static bool all_came(const void *data) {
     const part *p = data;
-    comm *of = p->of.of;
+    const comm *of = p->of.of;
     return has_ended(of) || (!is_stuck(of) && meet_all_came(of->at, of->ranks, p->meeting));
 }
 

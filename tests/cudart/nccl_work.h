@@ -30,8 +30,8 @@ struct comm {
     meet *at;
     char path[MEET_PATH];
     pthread_mutex_t lock; ///< held while its work touches memory, and to abort it
-    bool aborted;         ///< lock
-    bool stuck;           ///< lock: no work is done any more
+    _Atomic bool aborted; ///< set with the lock
+    _Atomic bool stuck;   ///< no work is done any more
     bool over;            ///< work_lock, but for its own rank
     int error;            ///< asynchronous, once `questions` is 0
     unsigned questions;   ///< until then, or until what is in progress is queued
