@@ -28,7 +28,11 @@ static bool equal(const void *a, const void *b) {
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     nd_tensor *x = fuzz_load(data, size, load, equal);
-    nd_auto nd_tensor *integers = nd_load_csv(fuzz_file(data, size), ND_I64, NULL);
+    const char *file = fuzz_file(data, size);
+    uint64_t before = nd_manager_get_total_bytes(NULL);
+    fuzz_bound_begin();
+    nd_auto nd_tensor *integers = nd_load_csv(file, ND_I64, NULL);
+    fuzz_bound_end(size, nd_manager_get_total_bytes(NULL) - before);
     nd_error_clear();
     if (integers) {
         nd_auto nd_tensor *floats = nd_cast(integers, ND_F64);

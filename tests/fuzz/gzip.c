@@ -73,7 +73,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     const char *path = fuzz_file(data, size);
     nd_error_clear();
     if (bytes >= 0) {
-        if (read_all(path, buffer, (size_t)bytes) != ND_OK)
+        fuzz_bound_begin();
+        nd_status status = read_all(path, buffer, (size_t)bytes);
+        fuzz_bound_end(size, 0);
+        if (status != ND_OK)
             fuzz_die("a whole file is refused: %s", nd_error_get_message());
         if (memcmp(buffer, plain, (size_t)bytes) != 0)
             fuzz_die("a file has another content than zlib finds");
@@ -82,7 +85,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         if (bytes > 0 && read_all(path, buffer, (size_t)bytes - 1) == ND_OK)
             fuzz_die("the end of a file is seen before its last byte");
     } else {
+        fuzz_bound_begin();
         read_all(path, buffer, size % PLAIN_MAX);
+        fuzz_bound_end(size, 0);
     }
     fuzz_end_input();
     return 0;

@@ -16,7 +16,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     nd_auto nd_tensor *x = fuzz_load(data, size, load, equal);
     nd_load_options options = ND_LOAD_OPTIONS_INIT;
     options.mapped = true;
-    nd_auto nd_tensor *mapped = nd_load_npy(fuzz_file(data, size), &options);
+    const char *file = fuzz_file(data, size);
+    uint64_t before = nd_manager_get_total_bytes(NULL);
+    fuzz_bound_begin();
+    nd_auto nd_tensor *mapped = nd_load_npy(file, &options);
+    fuzz_bound_end(size, nd_manager_get_total_bytes(NULL) - before);
     if (!x != !mapped || (x && !fuzz_tensors_equal(x, mapped)))
         fuzz_die("a file means something else when it is mapped");
     nd_error_clear();

@@ -51,7 +51,10 @@ static inline nd_tensor *fuzz_read_picture(const uint8_t *data, size_t size) {
     uint8_t *alone = malloc(size + !size); // so that what is read behind it is seen
     if (size)
         memcpy(alone, data, size);
+    uint64_t before = nd_manager_get_total_bytes(NULL);
+    fuzz_bound_begin();
     nd_auto nd_tensor *decoded = nd_decode_image(alone, size, NULL);
+    fuzz_bound_end(size, nd_manager_get_total_bytes(NULL) - before);
     if (!x != !decoded || (x && !fuzz_tensors_equal(x, decoded)))
         fuzz_die("a picture is another one when it is read from memory");
     if (!x && nd_error_get_status() != status)

@@ -1,6 +1,8 @@
 #include "tests/fuzz/reader.h"
+#include "lib/base/alloc.h"
 #include "lib/io/file.h"
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,6 +30,66 @@ const char *fuzz_file(const uint8_t *data, size_t size) {
     return path;
 }
 
+// ------------------------------------------------------------------------------ what an input takes
+
+uint64_t fuzz_bound_more;
+/// `asked`: of the library's allocators, given back or not. The others: of all there are, live now
+/// and at most.
+static _Atomic int64_t asked, live, most;
+
+static bool count_asked(size_t bytes) {
+    asked += (int64_t)bytes;
+    return false;
+}
+
+// Those of a sanitizer, where there is one: pictures are read by libraries that allocate by themselves.
+__attribute__((weak)) extern int __sanitizer_install_malloc_and_free_hooks(
+    void (*allocated)(const volatile void *pointer, size_t bytes),
+    void (*freed)(const volatile void *pointer));
+__attribute__((weak)) extern size_t __sanitizer_get_allocated_size(const volatile void *pointer);
+
+static void count_allocated(const volatile void *pointer, size_t bytes) {
+    if (!pointer)
+        return;
+    int64_t now = atomic_fetch_add(&live, (int64_t)bytes) + (int64_t)bytes;
+    int64_t before = atomic_load(&most);
+    while (now > before && !atomic_compare_exchange_weak(&most, &before, now))
+        ;
+}
+
+static void count_freed(const volatile void *pointer) {
+    if (pointer)
+        live -= (int64_t)__sanitizer_get_allocated_size(pointer);
+}
+
+void fuzz_bound_begin(void) {
+    static bool hooked;
+    if (!hooked && __sanitizer_install_malloc_and_free_hooks && __sanitizer_get_allocated_size)
+        __sanitizer_install_malloc_and_free_hooks(count_allocated, count_freed);
+    hooked = true;
+    asked = live = most = 0;
+    nd__alloc_should_fail = count_asked;
+}
+
+void fuzz_bound_end(size_t size, uint64_t borne_out) {
+    nd__alloc_should_fail = NULL;
+    uint64_t bound = 64 * (uint64_t)size + (1 << 20) + 2 * borne_out + fuzz_bound_more;
+    int64_t taken = asked > most ? asked : most;
+    if (taken > (int64_t)bound)
+        fuzz_die("%zu bytes took %lld bytes of memory, and may take %llu", size, (long long)taken,
+                 (unsigned long long)bound);
+}
+
+static void *load_within_bound(const char *path, size_t size, void *(*load)(const char *path)) {
+    uint64_t before = nd_manager_get_total_bytes(NULL);
+    fuzz_bound_begin();
+    void *loaded = load(path);
+    fuzz_bound_end(size, nd_manager_get_total_bytes(NULL) - before);
+    return loaded;
+}
+
+// -------------------------------------------------------------------------------------------------
+
 static ssize_t read_a_little(int descriptor, void *buffer, size_t bytes, off_t position) {
     size_t piece = 1 + (size_t)position % 8;
     return pread(descriptor, buffer, bytes < piece ? bytes : piece, position);
@@ -46,14 +108,14 @@ void *fuzz_load(const uint8_t *data, size_t size, void *(*load)(const char *path
     const char *path = fuzz_file(data, size);
     char refusal[300] = "";
     nd_error_clear();
-    void *at_once = load(path);
+    void *at_once = load_within_bound(path, size, load);
     if (!at_once) {
         check_refusal(path);
         snprintf(refusal, sizeof refusal, "%s", nd_error_get_message());
         nd_error_clear();
     }
     nd__file_pread = read_a_little;
-    void *in_pieces = load(path);
+    void *in_pieces = load_within_bound(path, size, load);
     nd__file_pread = pread;
     if (!at_once != !in_pieces || (at_once && !equal(at_once, in_pieces)))
         fuzz_die("a file means something else when it is read in pieces");

@@ -304,6 +304,81 @@ static void test_F25_lengths_beyond_the_file(void **state) {
     free(many);
 }
 
+/// Files of 5,000 bytes to a MiB that announce a little more, a little less and far more than they
+/// have, in either order of axes and bytes, read and mapped.
+static void test_F25_lies_of_large_files_cost_a_multiple_of_their_size(void **state) {
+    (void)state;
+    static const char *const descrs[] = {"<f4", ">f4", "|b1", ">c16"};
+    for (size_t bytes = 5000; bytes <= (size_t)1 << 20; bytes = bytes * 14) {
+        char *content = malloc(bytes);
+        for (int k = 0; k < 4 * 2 * 3 * 2; k++) {
+            const int64_t rows = (int64_t)(bytes / 8);
+            const int64_t lies[] = {rows + 1, rows - 100, INT64_C(1) << 40};
+            memset(content, 1, bytes);
+            memcpy(content, "\x93NUMPY\x01", 8);
+            int length = snprintf(
+                content + 10, 200, "{'descr': '%s', 'fortran_order': %s, 'shape': (2, %lld)}",
+                descrs[k % 4], k / 4 % 2 ? "True" : "False", (long long)lies[k / 8 % 3]);
+            content[8] = (char)length;
+            content[9] = 0;
+            const char *path = nd_test_path("large.npy");
+            nd_test_write(path, content, bytes);
+            nd_load_options options = ND_LOAD_OPTIONS_INIT;
+            options.mapped = k / 24;
+            reset_memory();
+            assert_null(nd_load_npy(path, &options));
+            // Of a shape that is not that of the bytes nothing is taken, whatever the bytes.
+            assert_true(stop_memory() < 4096);
+            assert_failed(k % 4 == 3 ? ND_ERROR_UNSUPPORTED : ND_ERROR_FORMAT,
+                          k % 4 == 3 ? ">c16" : "follow");
+        }
+        free(content);
+    }
+}
+
+/// The last byte of a MiB is no bool: what was read until then is given back.
+static void test_F25_a_bool_at_the_end_that_is_none(void **state) {
+    (void)state;
+    const size_t bytes = (size_t)1 << 20;
+    static const char header[] = "{'descr': '|b1', 'fortran_order': False, 'shape': (1048576,)}";
+    const size_t at = 10 + sizeof header - 1;
+    char *content = calloc(1, at + bytes);
+    memcpy(content, "\x93NUMPY\x01", 8);
+    content[8] = sizeof header - 1;
+    memcpy(content + 10, header, sizeof header - 1);
+    content[at + bytes - 1] = 2;
+    const char *path = nd_test_path("bool.npy");
+    nd_test_write(path, content, at + bytes);
+    reset_memory();
+    assert_null(nd_load_npy(path, NULL));
+    assert_true(stop_memory() < MEMORY_MAX(at + bytes));
+    assert_failed(ND_ERROR_FORMAT, "holds a byte 2");
+    free(content);
+}
+
+/// A header of 60,000 bytes, most of them spaces, may be one; behind it is what it says or not.
+static void test_F25_long_headers(void **state) {
+    (void)state;
+    enum { HEADER = 60000 };
+    char *content = malloc(10 + HEADER + 8);
+    memset(content, ' ', 10 + HEADER + 8);
+    memcpy(content, "\x93NUMPY\x01\x00\x60\xea", 10);
+    static const char says[] = "{'descr': '<f4', 'fortran_order': False, 'shape': (2,)}";
+    memcpy(content + 10, says, sizeof says - 1);
+    content[10 + HEADER - 1] = '\n';
+    const char *path = nd_test_path("long.npy");
+    nd_test_write(path, content, 10 + HEADER + 8);
+    nd_auto nd_tensor *x = nd_load_npy(path, NULL);
+    assert_handle(x);
+    assert_int_equal(nd_get_numel(x), 2);
+    nd_test_write(path, content, 10 + HEADER + 7);
+    reset_memory();
+    assert_null(nd_load_npy(path, NULL));
+    assert_true(stop_memory() < MEMORY_MAX(HEADER));
+    assert_failed(ND_ERROR_FORMAT, "8 bytes; 7 follow");
+    free(content);
+}
+
 static void test_F24_truncated_anywhere(void **state) {
     (void)state;
     const char *path = nd_test_path("whole.npy");
@@ -373,6 +448,9 @@ int main(void) {
         ND_TEST(test_F25_headers_that_are_none),
         ND_TEST(test_F25_shapes_that_are_not_the_bytes),
         ND_TEST(test_F25_lengths_beyond_the_file),
+        ND_TEST(test_F25_lies_of_large_files_cost_a_multiple_of_their_size),
+        ND_TEST(test_F25_a_bool_at_the_end_that_is_none),
+        ND_TEST(test_F25_long_headers),
         ND_TEST(test_F24_truncated_anywhere),
         ND_TEST(test_F24_files_that_are_not_there_or_full),
         ND_TEST(test_F30_bad_arguments),
