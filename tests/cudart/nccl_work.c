@@ -98,7 +98,7 @@ static void bring_it(const part *p) {
     size_t size = meet_size(o->type), bytes = p->count * size;
     meet_rank *mine = &of->at->rank[of->rank];
     mine->purpose[p->meeting % 2] =
-        (meet_purpose){o->kind, o->type, o->reduction, o->root, p->count};
+        (meet_purpose){(int)o->kind, o->type, o->reduction, o->root, p->count};
     char *to = brought(p, of->rank);
     if (o->kind == SCATTER) {
         for (int rank = 0; rank < of->ranks; rank++)
