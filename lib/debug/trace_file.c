@@ -1,15 +1,13 @@
 // See trace_file.h. What may be written is decided by what was opened, not by what stood there
 // before.
 #include "lib/debug/trace_file.h"
+#include "lib/base/signals.h"
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 /// The descriptor that a path names; -1 when it names a file.
@@ -79,20 +77,10 @@ int nd__trace_file_open(const char *path, const char **ret_reason) {
 }
 
 ssize_t nd__trace_file_write(int file, const void *data, size_t bytes) {
-    sigset_t pipe, before, pending;
-    sigemptyset(&pipe);
-    sigaddset(&pipe, SIGPIPE);
-    bool awaited = sigpending(&pending) == 0 && sigismember(&pending, SIGPIPE) == 1;
-    pthread_sigmask(SIG_BLOCK, &pipe, &before);
+    nd_signals_writing writing;
+    nd__signals_write_begin(&writing);
     ssize_t written = write(file, data, bytes);
-    int error = errno;
-    // The signal of this write waits for this thread: it is taken before the mask is as it was.
-    if (written < 0 && error == EPIPE && !awaited) {
-        const struct timespec at_once = {0};
-        while (sigtimedwait(&pipe, NULL, &at_once) < 0 && errno == EINTR)
-            ;
-    }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    errno = error;
+    // A reader that leaves in the middle of a write raises SIGPIPE beside what was taken.
+    nd__signals_write_end(&writing, written < 0 || (size_t)written < bytes);
     return written;
 }

@@ -11,6 +11,7 @@
 /// descriptors, which are neither opened anew nor emptied.
 int nd__trace_file_open(const char *path, const char **ret_reason);
 
-/// As write(), but a pipe without a reader is the error EPIPE and never a signal.
+/// As write(), but a pipe that nobody reads any more is the error EPIPE, a file that may not grow
+/// EFBIG, and neither a signal.
 ssize_t nd__trace_file_write(int file, const void *data, size_t bytes);
 #endif

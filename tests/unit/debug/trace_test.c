@@ -3,8 +3,10 @@
 #include "tests/unit/debug/written.h"
 #include <fcntl.h>
 #include <pthread.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 static char path[64];
@@ -225,6 +227,56 @@ static void test_a_trace_through_pipes(void **state) {
     nd_error_clear();
 }
 
+static void *read_a_little(void *data) {
+    char some[100];
+    int file = open(data, O_RDONLY);
+    while (read(file, some, sizeof some) < 0)
+        ;
+    struct timespec moment = {0, 50000000};
+    nanosleep(&moment, NULL); // the trace fills the pipe and waits meanwhile
+    close(file);
+    return NULL;
+}
+
+/// The write that it leaves has written a part, which is no failure, and has raised SIGPIPE.
+static void test_a_reader_that_leaves_in_the_middle_of_a_write(void **state) {
+    (void)state;
+    const char *name = trace_path();
+    assert_int_equal(mkfifo(name, 0600), 0);
+    int held = open(name, O_RDONLY | O_NONBLOCK); // so that the trace finds a reader
+    assert_true(held >= 0);
+    assert_ok(nd_trace_begin(name));
+    pthread_t reader;
+    assert_int_equal(pthread_create(&reader, NULL, read_a_little, (void *)(uintptr_t)name), 0);
+    for (int i = 0; i < 400; i++) // more than fits a pipe, less than the buffer
+        nd_release(nd_list_new());
+    close(held);
+    assert_int_equal(nd_trace_end(), ND_ERROR_IO);
+    assert_contains(nd_error_get_message(), "Broken pipe");
+    nd_error_clear();
+    pthread_join(reader, NULL);
+    unlink(name);
+}
+
+static void test_a_trace_that_may_not_grow(void **state) {
+    (void)state;
+    const char *name = trace_path();
+    struct rlimit before;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    assert_ok(nd_trace_begin(name));
+    for (int i = 0; i < 100; i++)
+        nd_release(nd_list_new());
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &(struct rlimit){1000, before.rlim_max}), 0);
+    nd_status status = nd_trace_end();
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    assert_int_equal(status, ND_ERROR_IO);
+    assert_contains(nd_error_get_message(), "not whole: File too large");
+    nd_error_clear();
+    char *text = take_file(name);
+    assert_int_equal(strlen(text), 1000);
+    free(text);
+}
+
 enum { THREADS = 4, EACH = 3000 / ND_TEST_SCALE };
 
 static void *make_and_drop(void *data) {
@@ -327,6 +379,8 @@ int main(int count, char **arguments) {
         ND_TEST(test_F36_a_link_does_not_say_which_file_is_emptied),
         ND_TEST(test_a_trace_goes_on_where_standard_error_stands),
         ND_TEST(test_a_trace_through_pipes),
+        ND_TEST(test_a_reader_that_leaves_in_the_middle_of_a_write),
+        ND_TEST(test_a_trace_that_may_not_grow),
         ND_TEST(test_threads_write_whole_lines),
         ND_TEST(test_ends_while_threads_go_on),
         ND_TEST(test_a_child_leaves_its_parents_trace_alone),
