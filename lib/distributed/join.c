@@ -2,6 +2,7 @@
 #include "lib/base/cancel.h"
 #include "lib/base/clock.h"
 #include "lib/base/error.h"
+#include "lib/base/signals.h"
 #include "lib/distributed/agreement.h"
 #include "lib/distributed/nccl.h"
 
@@ -72,7 +73,10 @@ static nd_status write_id(const char *operation, const char *path, const nd_nccl
     int file = open(beside, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (file < 0)
         return file_failed(operation, beside, "cannot write");
+    nd_signals_writing writing;
+    nd__signals_write_begin(&writing);
     bool written = write(file, id, sizeof *id) == (ssize_t)sizeof *id;
+    nd__signals_write_end(&writing, !written);
     nd_status status = ND_OK;
     if (close(file) != 0 || !written)
         status = file_failed(operation, beside, "cannot write");

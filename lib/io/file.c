@@ -7,6 +7,7 @@
 #include "lib/io/file.h"
 #include "lib/base/alloc.h"
 #include "lib/base/error.h"
+#include "lib/base/signals.h"
 #include "lib/pressure/pressure.h"
 #include "lib/pressure/pressure_alloc.h"
 
@@ -28,6 +29,7 @@ static nd_status writer_error(const nd_file_writer *writer, const char *failed);
 static char *resolve_target(const char *path);
 static nd_status open_beside(nd_file_writer *writer, mode_t mode);
 static nd_status keep_identity(nd_file_writer *writer, const struct stat *before);
+static nd_status finish(nd_file_writer *writer);
 static nd_status replace(nd_file_writer *writer);
 static nd_status write_over(nd_file_writer *writer);
 
@@ -113,32 +115,25 @@ nd_status nd__file_create(nd_file_writer *writer, const char *operation, const c
 
 nd_status nd__file_write(nd_file_writer *writer, const void *data, size_t bytes) {
     size_t done = 0;
+    nd_signals_writing writing;
+    nd__signals_write_begin(&writing);
     while (done < bytes) {
         ssize_t wrote = write(writer->descriptor, (const char *)data + done, bytes - done);
         if (wrote < 0 && errno == EINTR)
             continue;
         if (wrote < 0)
-            return writer_error(writer, "cannot be written");
+            break;
         done += (size_t)wrote;
     }
-    return ND_OK;
+    nd__signals_write_end(&writing, done < bytes);
+    return done < bytes ? writer_error(writer, "cannot be written") : ND_OK;
 }
 
 nd_status nd__file_commit(nd_file_writer *writer) {
-    nd_status status = ND_OK;
-    // A device or pipe has nothing to synchronise and answers EINVAL.
-    if (writer->temporary && fsync(writer->descriptor) != 0)
-        status = writer_error(writer, "cannot be written");
-    if (status == ND_OK && writer->over >= 0)
-        status = write_over(writer);
-    int descriptor = writer->descriptor;
-    writer->descriptor = -1;
-    // Network file systems report a full disk here; the descriptor is gone in either case.
-    if (close(descriptor) != 0 && errno != EINTR && status == ND_OK)
-        status = writer_error(writer, "cannot be written");
-    if (status == ND_OK && writer->temporary && writer->over < 0)
-        status = replace(writer);
-    nd__file_abandon(writer);
+    nd_signals_writing writing;
+    nd__signals_write_begin(&writing);
+    nd_status status = finish(writer);
+    nd__signals_write_end(&writing, status != ND_OK);
     return status;
 }
 
@@ -328,5 +323,24 @@ static nd_status write_over(nd_file_writer *writer) {
                   writer->operation, writer->path, reason, writer->temporary);
     nd__alloc_free(writer->temporary);
     writer->temporary = NULL;
+    return status;
+}
+
+/// Makes the content durable, and gives it its place.
+static nd_status finish(nd_file_writer *writer) {
+    nd_status status = ND_OK;
+    // A device or pipe has nothing to synchronise and answers EINVAL.
+    if (writer->temporary && fsync(writer->descriptor) != 0)
+        status = writer_error(writer, "cannot be written");
+    if (status == ND_OK && writer->over >= 0)
+        status = write_over(writer);
+    int descriptor = writer->descriptor;
+    writer->descriptor = -1;
+    // Network file systems report a full disk here; the descriptor is gone in either case.
+    if (close(descriptor) != 0 && errno != EINTR && status == ND_OK)
+        status = writer_error(writer, "cannot be written");
+    if (status == ND_OK && writer->temporary && writer->over < 0)
+        status = replace(writer);
+    nd__file_abandon(writer);
     return status;
 }

@@ -1,0 +1,208 @@
+// What every writer of files does where the kernel answers by a signal: a file that may not grow,
+// a pipe whose reader leaves. Each is an error, and the program's signals are as they were.
+#include "tests/unit/io/files.h"
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/resource.h>
+
+typedef struct content {
+    nd_tensor *numbers; ///< [1000, 100] of f32
+    nd_tensor *picture; ///< [300, 300, 3] of u8, noise
+} content;
+
+static nd_status save_safetensors(const content *content, const char *path) {
+    return nd_save_safetensors(path, 1, (const char *const[]){"x"},
+                               (const nd_tensor *const[]){content->numbers});
+}
+
+static nd_status save_npy(const content *content, const char *path) {
+    return nd_save_npy(path, content->numbers);
+}
+
+static nd_status save_npz(const content *content, const char *path) {
+    return nd_save_npz(path, 1, (const char *const[]){"x"},
+                       (const nd_tensor *const[]){content->numbers}, NULL);
+}
+
+static nd_status save_csv(const content *content, const char *path) {
+    return nd_save_csv(path, content->numbers, NULL);
+}
+
+static nd_status save_png(const content *content, const char *path) {
+    return nd_save_png(path, content->picture, NULL);
+}
+
+static nd_status save_jpeg(const content *content, const char *path) {
+    return nd_save_jpeg(path, content->picture, NULL);
+}
+
+static nd_status save_state(const content *content, const char *path) {
+    nd_auto nd_state *state = nd_state_new();
+    assert_ok(nd_state_add_tensor(state, "x", content->numbers));
+    return nd_save_state(state, path);
+}
+
+static const struct {
+    const char *name;
+    nd_status (*save)(const content *content, const char *path);
+} writers[] = {
+    {"safetensors", save_safetensors},
+    {"npy", save_npy},
+    {"npz", save_npz},
+    {"csv", save_csv},
+    {"png", save_png},
+    {"jpeg", save_jpeg},
+    {"state", save_state},
+};
+enum { WRITERS = sizeof writers / sizeof writers[0] };
+
+static content make_content(void) {
+    content made;
+    made.numbers = nd_randn(nd_key_new(1), ND_SHAPE(1000, 100), ND_F32);
+    made.picture = nd_randint(nd_key_new(2), 0, 256, ND_SHAPE(300, 300, 3), ND_U8);
+    assert_handle(made.numbers);
+    assert_handle(made.picture);
+    return made;
+}
+
+static void drop_content(content *content) {
+    nd_release(content->numbers);
+    nd_release(content->picture);
+}
+
+/// What a write that fails must leave: no file but the old one, which is as it was.
+static void assert_only_old(const char *folder, const char *path) {
+    assert_int_equal(nd_test_count_files(folder), 3);
+    size_t bytes;
+    char *text = nd_test_read(path, &bytes);
+    assert_string_equal(text, "old");
+    free(text);
+}
+
+static void test_F24_a_file_that_may_not_grow_is_an_error(void **state) {
+    (void)state;
+    content content = make_content();
+    char folder[512], path[600], second[600];
+    snprintf(folder, sizeof folder, "%s", nd_test_path("limit"));
+    snprintf(path, sizeof path, "%s/file", folder);
+    snprintf(second, sizeof second, "%s.second", folder);
+    assert_int_equal(mkdir(folder, 0700), 0);
+    struct rlimit before;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    // At once, and in the middle; a file of two names is written over.
+    for (rlim_t limit = 0; limit <= 4096; limit += 4096)
+        for (int names = 1; names <= 2; names++)
+            for (int i = 0; i < WRITERS; i++) {
+                nd_test_write(path, "old", 3);
+                assert_true(names == 1 || link(path, second) == 0);
+                assert_int_equal(setrlimit(RLIMIT_FSIZE, &(struct rlimit){limit, before.rlim_max}),
+                                 0);
+                nd_status status = writers[i].save(&content, path);
+                assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+                assert_int_equal(status, ND_ERROR_IO);
+                assert_failed(ND_ERROR_IO, "cannot be written: File too large");
+                assert_only_old(folder, path);
+                unlink(path);
+                unlink(second);
+            }
+    drop_content(&content);
+}
+
+/// Reads what fits into no pipe, and leaves.
+static void *read_a_little(void *path) {
+    char some[100];
+    int file = open(path, O_RDONLY);
+    while (read(file, some, sizeof some) < 0)
+        ;
+    struct timespec moment = {0, 50000000};
+    nanosleep(&moment, NULL); // the writer fills the pipe and waits meanwhile
+    close(file);
+    return NULL;
+}
+
+/// A pipe whose reader leaves in the middle of what it is given.
+static nd_status save_to_pipe(int writer, const content *content) {
+    const char *path = nd_test_path("left_pipe");
+    unlink(path);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    pthread_t reader;
+    assert_int_equal(pthread_create(&reader, NULL, read_a_little, (void *)(uintptr_t)path), 0);
+    nd_status status = writers[writer].save(content, path);
+    assert_int_equal(pthread_join(reader, NULL), 0);
+    unlink(path);
+    return status;
+}
+
+static void test_F24_a_pipe_whose_reader_leaves_is_an_error(void **state) {
+    (void)state;
+    content content = make_content();
+    for (int i = 0; i < WRITERS; i++) {
+        assert_int_equal(save_to_pipe(i, &content), ND_ERROR_IO);
+        assert_failed(ND_ERROR_IO, "Broken pipe");
+    }
+    drop_content(&content);
+}
+
+static int handled;
+
+static void count_signal(int signal) {
+    (void)signal;
+    handled++;
+}
+
+static bool is_pending(int signal) {
+    sigset_t pending;
+    assert_int_equal(sigpending(&pending), 0);
+    return sigismember(&pending, signal) == 1;
+}
+
+static bool is_blocked(int signal) {
+    sigset_t mask;
+    assert_int_equal(pthread_sigmask(SIG_BLOCK, NULL, &mask), 0);
+    return sigismember(&mask, signal) == 1;
+}
+
+/// The program's handler hears of nothing that the library did, and of everything that others did.
+static void test_signals_of_the_program_are_as_they_were(void **state) {
+    (void)state;
+    content content = make_content();
+    sigset_t pipe, before;
+    sigemptyset(&pipe);
+    sigaddset(&pipe, SIGPIPE);
+    void (*old)(int) = signal(SIGPIPE, count_signal);
+    handled = 0;
+    assert_int_equal(save_to_pipe(1, &content), ND_ERROR_IO);
+    assert_int_equal(handled, 0);
+    assert_false(is_blocked(SIGPIPE));
+    assert_false(is_blocked(SIGXFSZ));
+    // Blocked by the program: it stays so, and nothing is pending that was not.
+    assert_int_equal(pthread_sigmask(SIG_BLOCK, &pipe, &before), 0);
+    assert_int_equal(save_to_pipe(1, &content), ND_ERROR_IO);
+    assert_true(is_blocked(SIGPIPE));
+    assert_false(is_blocked(SIGXFSZ));
+    assert_false(is_pending(SIGPIPE));
+    raise(SIGPIPE);
+    assert_int_equal(save_to_pipe(1, &content), ND_ERROR_IO);
+    assert_true(is_pending(SIGPIPE));
+    assert_int_equal(save_npy(&content, nd_test_path("fine.npy")), ND_OK);
+    assert_true(is_pending(SIGPIPE));
+    assert_int_equal(handled, 0);
+    assert_int_equal(pthread_sigmask(SIG_SETMASK, &before, NULL), 0);
+    assert_int_equal(handled, 1);
+    // Ignored by the program: still so.
+    signal(SIGPIPE, SIG_IGN);
+    assert_int_equal(save_to_pipe(1, &content), ND_ERROR_IO);
+    assert_true(signal(SIGPIPE, old) == SIG_IGN);
+    nd_error_clear();
+    drop_content(&content);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        ND_TEST(test_F24_a_file_that_may_not_grow_is_an_error),
+        ND_TEST(test_F24_a_pipe_whose_reader_leaves_is_an_error),
+        ND_TEST(test_signals_of_the_program_are_as_they_were),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
