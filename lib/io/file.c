@@ -26,6 +26,7 @@ ssize_t (*nd__file_pread)(int descriptor, void *buffer, size_t bytes, off_t posi
 
 static nd_status file_error(const char *operation, const char *path, const char *failed);
 static nd_status writer_error(const nd_file_writer *writer, const char *failed);
+static nd_status check_empty(nd_file *file);
 static char *resolve_target(const char *path);
 static nd_status open_beside(nd_file_writer *writer, mode_t mode);
 static nd_status keep_identity(nd_file_writer *writer, const struct stat *before);
@@ -47,6 +48,8 @@ nd_status nd__file_open(nd_file *file, const char *operation, const char *path) 
         status = file_error(operation, path, "cannot be examined");
     else if (!S_ISREG(stat.st_mode))
         status = nd__error(ND_ERROR_IO, "%s: '%s' is not a regular file", operation, path);
+    else if (stat.st_size == 0)
+        status = check_empty(file);
     else
         file->size = (uint64_t)stat.st_size;
     if (status != ND_OK)
@@ -75,7 +78,13 @@ nd_status nd__file_read_some(nd_file *file, void *buffer, size_t bytes, size_t *
 nd_status nd__file_read(nd_file *file, void *buffer, size_t bytes) {
     size_t got = 0;
     nd_status status = nd__file_read_some(file, buffer, bytes, &got);
-    if (status == ND_OK && got < bytes)
+    if (status == ND_OK && got < bytes && file->position < file->size)
+        status = nd__error(ND_ERROR_IO,
+                           "%s: '%s' ends after %llu bytes, and its size is %llu: it was cut short "
+                           "meanwhile, or has less than it says, as files of /sys have",
+                           file->operation, file->path, (unsigned long long)file->position,
+                           (unsigned long long)file->size);
+    else if (status == ND_OK && got < bytes)
         status = nd__error(ND_ERROR_IO, "%s: '%s' ends after %llu bytes, %llu more were expected",
                            file->operation, file->path, (unsigned long long)file->position,
                            (unsigned long long)(bytes - got));
@@ -160,6 +169,20 @@ static nd_status file_error(const char *operation, const char *path, const char 
 
 static nd_status writer_error(const nd_file_writer *writer, const char *failed) {
     return file_error(writer->operation, writer->path, failed);
+}
+
+/// What is in a file of size 0: nothing, but for one of /proc and its kind, which is made when it is
+/// read.
+static nd_status check_empty(nd_file *file) {
+    char first;
+    size_t got = 0;
+    nd_status status = nd__file_read_some(file, &first, 1, &got);
+    if (status == ND_OK && got > 0)
+        status = nd__error(ND_ERROR_IO,
+                           "%s: '%s' has content, and size 0, as files of /proc have; a copy of it "
+                           "can be read",
+                           file->operation, file->path);
+    return status;
 }
 
 // ------------------------------------------------------------------------------------------------

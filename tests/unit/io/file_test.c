@@ -1,5 +1,6 @@
 // What every writer of files does where the kernel answers by a signal: a file that may not grow,
-// a pipe whose reader leaves. Each is an error, and the program's signals are as they were.
+// a pipe whose reader leaves. Each is an error, and the program's signals are as they were. What
+// every reader does with a file whose size is not that of its content.
 #include "tests/unit/io/files.h"
 #include <fcntl.h>
 #include <pthread.h>
@@ -198,10 +199,71 @@ static void test_signals_of_the_program_are_as_they_were(void **state) {
     drop_content(&content);
 }
 
+static nd_object *load_csv(const char *path) {
+    return (nd_object *)nd_load_csv(path, ND_F64, NULL);
+}
+
+static nd_object *load_npy(const char *path) {
+    return (nd_object *)nd_load_npy(path, NULL);
+}
+
+static nd_object *load_npz(const char *path) {
+    return (nd_object *)nd_load_npz(path);
+}
+
+static nd_object *load_safetensors(const char *path) {
+    return (nd_object *)nd_load_safetensors(path);
+}
+
+static nd_object *load_index(const char *path) {
+    return (nd_object *)nd_load_safetensors_index(path, NULL);
+}
+
+static nd_object *load_idx(const char *path) {
+    return (nd_object *)nd_load_idx(path);
+}
+
+static nd_object *load_gguf(const char *path) {
+    return (nd_object *)nd_gguf_open(path);
+}
+
+static nd_object *load_image(const char *path) {
+    return (nd_object *)nd_load_image(path, NULL);
+}
+
+static nd_object *(*const readers[])(const char *path) = {
+    load_csv, load_npy, load_npz, load_safetensors, load_index, load_idx, load_gguf, load_image,
+};
+enum { READERS = sizeof readers / sizeof readers[0] };
+
+/// Its content is made when it is read, and its size is 0 or that of a page.
+static void test_F24_a_file_that_does_not_know_its_size_is_refused(void **state) {
+    (void)state;
+    for (int i = 0; i < READERS; i++) {
+        assert_null(readers[i]("/proc/self/stat"));
+        assert_failed(ND_ERROR_IO, "'/proc/self/stat' has content, and size 0");
+    }
+    static const char of_sys[] = "/sys/devices/system/cpu/online";
+    struct stat stat_of_sys;
+    if (stat(of_sys, &stat_of_sys) != 0 || stat_of_sys.st_size == 0) {
+        printf("SKIPPED: no %s\n", of_sys);
+    } else {
+        assert_null(nd_load_csv(of_sys, ND_F64, NULL));
+        assert_failed(ND_ERROR_IO, "has less than it says");
+    }
+    // An empty one is empty.
+    const char *path = nd_test_path("empty.csv");
+    nd_test_write(path, "", 0);
+    nd_auto nd_tensor *empty = nd_load_csv(path, ND_F64, NULL);
+    assert_handle(empty);
+    assert_int_equal(nd_get_numel(empty), 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_F24_a_file_that_may_not_grow_is_an_error),
         ND_TEST(test_F24_a_pipe_whose_reader_leaves_is_an_error),
+        ND_TEST(test_F24_a_file_that_does_not_know_its_size_is_refused),
         ND_TEST(test_signals_of_the_program_are_as_they_were),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
