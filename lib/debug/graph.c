@@ -1,6 +1,7 @@
 // The graph of objects as JSON and as DOT, from one census.
 #include "lib/base/cancel.h"
 #include "lib/base/error.h"
+#include "lib/base/locale.h"
 #include "lib/debug/census.h"
 #include "lib/debug/text.h"
 #include "lib/manager/manager.h"
@@ -117,12 +118,14 @@ nd_status nd_debug_dump_json(const nd_manager *manager, FILE *stream, uint64_t l
 // --------------------------------------------------------------------------------------------- DOT
 
 static void write_bytes(FILE *stream, uint64_t bytes) {
+    locale_t before = nd__locale_begin_plain();
     if (bytes < 1024)
         fprintf(stream, "%" PRIu64 " B", bytes);
     else if (bytes < UINT64_C(1048576))
         fprintf(stream, "%.1f KiB", (double)bytes / 1024);
     else
         fprintf(stream, "%.1f MiB", (double)bytes / 1048576);
+    nd__locale_end(before);
 }
 
 /// Bold and shaded: held by the program. Grey: nothing the collector looks at.

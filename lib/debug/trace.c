@@ -4,7 +4,8 @@
 // One event per line. The file is a JSON array that both viewers also read while it has no end, so
 // what was written when a program was killed can be looked at; a normal end of the program closes
 // it. Events are composed on the stack and copied to one buffer under one lock, under which nothing
-// but write() is called: nothing is allocated, so a trace does not change what it shows.
+// but write() is called: nothing is allocated, so a trace does not change what it shows. Its numbers
+// are made of integers, since a locale may write 0.5 as 0,5, which is no JSON.
 #include "lib/object/trace.h"
 #include "lib/base/atomics.h"
 #include "lib/base/cancel.h"
@@ -173,9 +174,10 @@ static void on_collected(nd_manager *const *managers, size_t count, uint64_t beg
     begin_event(&event, "collection of ", count ? managers[0]->name : "", "collection", 'X', began);
     append(&event,
            "\"managers\":%zu,\"examined\":%" PRIu64 ",\"collected\":%" PRIu64 ",\"bytes\":%" PRIu64
-           ",\"cycles\":%" PRIu64 ",\"revived\":%" PRIu64 ",\"gate_closed_us\":%.3f",
+           ",\"cycles\":%" PRIu64 ",\"revived\":%" PRIu64 ",\"gate_closed_us\":%" PRIu64 ".%03u",
            count, report->examined_objects, report->collected_objects, report->collected_bytes,
-           report->cycles, report->revived_objects, (double)report->gate_closed_ns / 1000);
+           report->cycles, report->revived_objects, report->gate_closed_ns / 1000,
+           (unsigned)(report->gate_closed_ns % 1000));
     end_event(&event);
 }
 

@@ -12,6 +12,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/error.h"
 #include "lib/base/fork.h"
+#include "lib/base/locale.h"
 #include "lib/base/lock.h"
 #include "lib/debug/text.h"
 #include "lib/object/object.h"
@@ -144,8 +145,10 @@ void nd_watch_end(nd_watch *watch) {
 
 static void write_event(FILE *stream, const event *event) {
     static const char *const names[] = {"watched", "retain", "release", "upgrade", "garbage"};
+    locale_t before = nd__locale_begin_plain();
     fprintf(stream, "  %10.3f ms  thread %d  %-8scount %" PRIu32 "\n", (double)event->at / 1e6,
             event->thread, names[event->kind], event->count);
+    nd__locale_end(before);
     // Allocates, so it waits until the text is made.
     char **symbols = backtrace_symbols((void *const *)event->frames, event->frame_count);
     for (int i = SKIPPED_FRAMES; i < event->frame_count; i++) {

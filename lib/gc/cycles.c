@@ -5,6 +5,7 @@
 // reported by its size alone.
 #include "lib/gc/cycles.h"
 #include "lib/base/alloc.h"
+#include "lib/base/locale.h"
 #include "lib/base/lock.h"
 #include "lib/gc/collection.h"
 #include "lib/manager/shard.h"
@@ -151,12 +152,14 @@ static size_t append_object(char *text, size_t size, size_t used, const nd_objec
 }
 
 static void format_bytes(char *buffer, size_t size, double bytes) {
+    locale_t before = nd__locale_begin_plain();
     if (bytes < 1024)
         snprintf(buffer, size, "%.0f B", bytes);
     else if (bytes < 1048576)
         snprintf(buffer, size, "%.1f KiB", bytes / 1024);
     else
         snprintf(buffer, size, "%.1f MiB", bytes / 1048576);
+    nd__locale_end(before);
 }
 
 /// "a -x-> b -y-> a  12.0 MiB  file.c:88"

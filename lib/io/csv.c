@@ -6,12 +6,12 @@
 #include "kernels/half.h"
 #include "lib/base/cancel.h"
 #include "lib/base/error.h"
+#include "lib/base/locale.h"
 #include "lib/base/versioned.h"
 #include "lib/io/elements.h"
 #include "lib/tensor/tensor.h"
 
 #include <ctype.h>
-#include <locale.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,14 +47,11 @@ nd_status nd_save_csv(const char *path, const nd_tensor *tensor, const nd_csv_op
     nd_file_writer writer;
     status = nd__file_create(&writer, operation, path);
     if (status == ND_OK) {
-        locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
-        locale_t before = plain ? uselocale(plain) : (locale_t)0;
-        status = plain ? write_rows(&writer, tensor, &elements, chosen.separator)
-                       : nd__error(ND_ERROR_OUT_OF_MEMORY, "%s: no memory for a locale", operation);
-        if (plain) {
-            uselocale(before);
-            freelocale(plain);
-        }
+        locale_t before = nd__locale_begin_plain();
+        status = before
+                     ? write_rows(&writer, tensor, &elements, chosen.separator)
+                     : nd__error(ND_ERROR_OUT_OF_MEMORY, "%s: no memory for a locale", operation);
+        nd__locale_end(before);
         if (status == ND_OK)
             status = nd__file_commit(&writer);
         nd__file_abandon(&writer);

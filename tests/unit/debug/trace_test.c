@@ -1,5 +1,6 @@
 // The trace: what is written, that it is whole, that it stops, and what it does at a fork.
 #include "tests/behaviour/cell.h"
+#include "tests/comma.h"
 #include "tests/unit/debug/written.h"
 #include <fcntl.h>
 #include <pthread.h>
@@ -95,6 +96,31 @@ static void test_events_of_a_small_program(void **state) {
                     "\"name\":\"close of epoch \\\"1\\\"\",\"cat\":\"boundary\",\"ph\":\"X\"");
     assert_contains(text, "\"freed\":2,\"collected\":2,\"escaped\":0");
     assert_lacks(text, "list");
+    free(text);
+    cell_end();
+}
+
+/// A number with a comma in it would be two values.
+static void test_a_trace_is_json_in_every_locale(void **state) {
+    (void)state;
+    if (!nd_test_comma_begin())
+        return;
+    cell_begin(2);
+    const char *name = trace_path();
+    assert_ok(nd_trace_begin(name));
+    cell_drop_ring(0, 2);
+    assert_ok(nd_gc_collect(NULL, NULL));
+    assert_ok(nd_trace_end());
+    nd_test_comma_end();
+    char *text = take_file(name);
+    const char *number = strstr(text, "\"gate_closed_us\":");
+    assert_non_null(number);
+    number = strchr(number, ':') + 1;
+    size_t digits = strspn(number, "0123456789");
+    assert_true(digits > 0);
+    assert_int_equal(number[digits], '.');
+    assert_int_equal(strspn(number + digits + 1, "0123456789"), 3);
+    assert_int_equal(number[digits + 4], '}');
     free(text);
     cell_end();
 }
@@ -374,6 +400,7 @@ int main(int count, char **arguments) {
     }
     const struct CMUnitTest tests[] = {
         ND_TEST(test_events_of_a_small_program),
+        ND_TEST(test_a_trace_is_json_in_every_locale),
         ND_TEST(test_one_trace_at_a_time),
         ND_TEST(test_files_that_do_not_work),
         ND_TEST(test_F36_a_link_does_not_say_which_file_is_emptied),
