@@ -4,6 +4,7 @@
 #include "lib/base/alloc.h"
 #include "lib/base/atomics.h"
 #include "lib/base/cancel.h"
+#include "lib/base/locale.h"
 #include "lib/base/thread.h"
 #include <stdarg.h>
 #include <stdio.h>
@@ -103,7 +104,9 @@ nd_status nd__error(nd_status status, const char *format, ...) {
     va_start(arguments, format);
     // An argument may be part of the message that is being replaced.
     char message[ND__MESSAGE_SIZE];
+    locale_t before = nd__locale_begin_plain();
     vsnprintf(message, sizeof message, format, arguments);
+    nd__locale_end(before);
     va_end(arguments);
     nd_error_state *error = writable();
     if (__builtin_expect(error != NULL, 1)) {

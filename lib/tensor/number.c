@@ -2,6 +2,7 @@
 // it is known to fit.
 #include "lib/tensor/number.h"
 #include "kernels/half.h"
+#include "lib/base/locale.h"
 #include "lib/tensor/dtype.h"
 #include <math.h>
 #include <stdio.h>
@@ -149,6 +150,7 @@ nd_number nd__number_at(nd_dtype dtype, const void *element) {
 }
 
 const char *nd__number_text(char text[static ND__NUMBER_TEXT], nd_number number) {
+    locale_t before = nd__locale_begin_plain();
     if (number.kind == ND_NUMBER_F64)
         snprintf(text, ND__NUMBER_TEXT, "%g", number.value.f64);
     else if (number.kind == ND_NUMBER_I64)
@@ -157,5 +159,6 @@ const char *nd__number_text(char text[static ND__NUMBER_TEXT], nd_number number)
         snprintf(text, ND__NUMBER_TEXT, "%llu", (unsigned long long)number.value.u64);
     else
         snprintf(text, ND__NUMBER_TEXT, "kind %d", (int)number.kind);
+    nd__locale_end(before);
     return text;
 }

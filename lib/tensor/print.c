@@ -2,9 +2,11 @@
 // middle.
 //
 // Written in two walks over the elements that show: the first finds the width and the style all of
-// them share, the second writes. Device memory is copied to the host first.
+// them share, the second writes. Device memory is copied to the host first. The text is the same in
+// every locale.
 #include "lib/base/cancel.h"
 #include "lib/base/error.h"
+#include "lib/base/locale.h"
 #include "lib/device/registry.h"
 #include "lib/tensor/copy.h"
 #include "lib/tensor/node.h"
@@ -206,6 +208,7 @@ static nd_status write_tensor(const char *operation, const nd_tensor *x, sink *t
     nd__grad_block_end(&unrecorded);
     if (!on_host)
         return nd_error_get_status();
+    locale_t before = nd__locale_begin_plain();
     printer printer = {.x = on_host, .sink = *to};
     put(&printer.sink, "tensor(");
     if (x->numel > 0) {
@@ -224,6 +227,7 @@ static nd_status write_tensor(const char *operation, const nd_tensor *x, sink *t
         put(&printer.sink, nd__registry_device_text(x->device));
     }
     put(&printer.sink, ")");
+    nd__locale_end(before);
     nd_object_release(on_host);
     *to = printer.sink;
     return ND_OK;

@@ -1,6 +1,7 @@
 // The thread's last error: what it says, how long it lives, who changes it.
 #include "lib/base/alloc.h"
 #include "lib/base/error.h"
+#include "tests/comma.h"
 #include "tests/testing.h"
 #include <pthread.h>
 
@@ -25,6 +26,16 @@ static void test_error_keeps_status_and_sentence_until_cleared(void **state) {
     nd_error_clear();
     assert_int_equal(nd_error_get_status(), ND_OK);
     assert_null(strstr(nd_error_get_message(), "later"));
+}
+
+static void test_numbers_of_an_error_are_the_same_in_every_locale(void **state) {
+    (void)state;
+    if (!nd_test_comma_begin())
+        return;
+    nd__error(ND_ERROR_INVALID_ARGUMENT, "eps is %g", 0.5);
+    nd_test_comma_end();
+    assert_string_equal(nd_error_get_message(), "eps is 0.5");
+    nd_error_clear();
 }
 
 static void test_error_null_keeps_the_first_error(void **state) {
@@ -166,6 +177,7 @@ int main(void) {
         ND_TEST(test_error_may_quote_the_one_before),
         ND_TEST(test_F06_composing_a_message_needs_no_memory),
         ND_TEST(test_F06_threads_without_memory_for_messages_have_a_status),
+        ND_TEST(test_numbers_of_an_error_are_the_same_in_every_locale),
         ND_TEST(test_error_belongs_to_its_thread),
         ND_TEST(test_status_names_are_those_of_the_enumerators),
     };

@@ -1,4 +1,5 @@
 // Texts of tensors.
+#include "tests/comma.h"
 #include "tests/unit/tensor/values.h"
 #include <math.h>
 #include <stdlib.h>
@@ -108,6 +109,20 @@ static void test_print_writes_a_line(void **state) {
     nd_release(x);
 }
 
+static void test_texts_are_the_same_in_every_locale(void **state) {
+    (void)state;
+    if (!nd_test_comma_begin())
+        return;
+    nd_auto nd_tensor *x = nd_linspace(0, 1, 5, ND_F32);
+    char text[200];
+    assert_true(nd_format(x, text, sizeof text) > 0);
+    assert_null(nd_full(ND_SHAPE(2), 0.5, ND_I32));
+    nd_test_comma_end();
+    assert_string_equal(text, "tensor([0.  , 0.25, 0.5 , 0.75, 1.  ], shape=[5], dtype=float32)");
+    assert_non_null(strstr(nd_error_get_message(), "0.5"));
+    nd_error_clear();
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_texts),
@@ -115,6 +130,7 @@ int main(void) {
         ND_TEST(test_long_axes_are_cut),
         ND_TEST(test_a_short_buffer_is_cut_and_terminated),
         ND_TEST(test_print_writes_a_line),
+        ND_TEST(test_texts_are_the_same_in_every_locale),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
