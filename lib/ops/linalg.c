@@ -54,12 +54,31 @@ nd_tensor *nd__linalg_turn(const nd_tensor *x) {
     return nd_transpose(x, -2, -1);
 }
 
+/// Of a tensor that was just made on the host.
+static bool all_finite(const nd_tensor *made) {
+    const float *narrow = made->data;
+    const double *wide = made->data;
+    for (int64_t i = 0; i < made->numel; i++)
+        if (!isfinite(made->dtype == ND_F32 ? (double)narrow[i] : wide[i]))
+            return false;
+    return true;
+}
+
 /// (x + x^T) / 2: what a function of symmetric matrices sees, so that its gradient is one of all
 /// elements.
 static nd_tensor *symmetric_part(const nd_tensor *x) {
     nd_auto nd_tensor *turned = nd__linalg_turn(x);
     nd_auto nd_tensor *sum = nd_add(x, turned);
-    return nd_mul_scalar(sum, 0.5);
+    nd_auto nd_tensor *mean = nd_mul_scalar(sum, 0.5);
+    if (!mean || all_finite(mean))
+        return nd_steal(&mean);
+    // A sum beyond the largest number has a mean that is none: there, and there alone, halves are
+    // added, since a half of the smallest numbers is rounded.
+    nd_auto nd_tensor *half = nd_mul_scalar(x, 0.5);
+    nd_auto nd_tensor *half_turned = nd_mul_scalar(turned, 0.5);
+    nd_auto nd_tensor *halves = nd_add(half, half_turned);
+    nd_auto nd_tensor *fits = nd_isfinite(sum);
+    return nd_where(fits, mean, halves);
 }
 
 nd_tensor *nd__linalg_identity(const nd_tensor *like, int64_t n) {

@@ -399,6 +399,39 @@ static void test_gradients_of_matrices_of_nothing(void **state) {
     }
 }
 
+/// x and its transpose have a sum that no number holds, and a mean that one does. Where the sum fits,
+/// the bits are those of (x + x^T) / 2, also beside such an element.
+static void test_the_largest_matrices(void **state) {
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        const nd_dtype dtype = i == 0 ? ND_F32 : ND_F64;
+        const double most = i == 0 ? 3e38 : 1.5e308, least = i == 0 ? 0x1p-149 : 0x1p-1074;
+        nd_auto nd_tensor *x = nd_full(ND_SHAPE(1, 1), most, dtype);
+        assert_handle(x);
+        nd_auto nd_tensor *l = nd_cholesky(x);
+        assert_handle(l);
+        assert_true(fabs(at_flat(l, 0) / sqrt(most) - 1) < 1e-6);
+        nd_auto nd_tensor *value = nd_eigvalsh(x);
+        assert_handle(value);
+        assert_true(fabs(at_flat(value, 0) / most - 1) < 1e-6);
+        assert_ok(nd_set_requires_grad(x, true));
+        nd_auto nd_tensor *recorded = nd_cholesky(x);
+        assert_ok(nd_backward(recorded, NULL));
+        assert_true(fabs(at_flat(nd_get_grad(x), 0) * 2 * sqrt(most) - 1) < 1e-5);
+        // The smallest number beside the largest: halving it before the sum would make it 0.
+        nd_auto nd_tensor *pair = nd_zeros(ND_SHAPE(2, 2), dtype);
+        nd_auto nd_tensor *first = nd_slice(pair, 0, 1, 1, 0);
+        nd_auto nd_tensor *corner = nd_slice(first, 0, 1, 1, 1);
+        assert_ok(nd_fill_(corner, most));
+        nd_auto nd_tensor *second = nd_slice(pair, 1, 2, 1, 0);
+        nd_auto nd_tensor *other = nd_slice(second, 1, 2, 1, 1);
+        assert_ok(nd_fill_(other, least));
+        nd_auto nd_tensor *root = nd_cholesky(pair);
+        assert_handle(root);
+        assert_true(fabs(at_flat(root, 3) / sqrt(least) - 1) < 1e-6);
+    }
+}
+
 static void test_refusals_name_the_matrix(void **state) {
     (void)state;
     nd_auto nd_tensor *x = nd_zeros(ND_SHAPE(3, 2, 2), ND_F64);
@@ -566,6 +599,7 @@ int main(int count, char **arguments) {
         ND_TEST(test_gradients_of_equal_values),
         ND_TEST(test_matrices_of_nothing),
         ND_TEST(test_gradients_of_matrices_of_nothing),
+        ND_TEST(test_the_largest_matrices),
         ND_TEST(test_refusals_name_the_matrix),
         ND_TEST(test_refusals_of_operands),
         ND_TEST(test_forms_of_results),
