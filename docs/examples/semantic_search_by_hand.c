@@ -1,5 +1,6 @@
 // semantic_search, with counts by hand: finds lines of files by what they mean.
 // Without a query, each line of standard input is one. tools/get_minilm fetches the model.
+#define _POSIX_C_SOURCE 200809L // getline, under -std=c17 too
 #include "minilm/minilm.h"
 #include <stdio.h>
 #include <stdlib.h>

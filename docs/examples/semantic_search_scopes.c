@@ -1,4 +1,5 @@
 // semantic_search, with scopes: what a function of one's own returns goes to them by nd_tmp().
+#define _POSIX_C_SOURCE 200809L // getline, under -std=c17 too
 #include "minilm/minilm.h"
 #include <nd/scoped.h>
 #include <stdio.h>
@@ -91,8 +92,7 @@ int main(int argc, char **argv) {
     if (fine && !index)
         fprintf(stderr, "semantic_search: %s\n", minilm_get_problem());
     fine = index && (!query || answer(model, index, &all, query));
-    char asked[LONGEST];
-    while (fine && !query && fgets(asked, sizeof asked, stdin))
+    for (char asked[LONGEST]; fine && !query && fgets(asked, sizeof asked, stdin);)
         fine = answer(model, index, &all, asked);
     free(all.all);
     return fine ? 0 : 1;

@@ -1,4 +1,5 @@
 // embeddings FOLDER FILE.npy: writes the embeddings of the lines of standard input.
+#define _POSIX_C_SOURCE 200809L // getline, under -std=c17 too
 #include "docs/examples/minilm/minilm.h"
 
 #include <stdio.h>

@@ -2,6 +2,7 @@
 //
 // Invariant: texts are computed together with those of about their length, whatever order they come
 // in; each is filled up to the longest of its batch alone.
+#define _POSIX_C_SOURCE 200809L // strdup, under -std=c17 too
 #include "minilm.h"
 #include "encoder.h"
 #include "wordpiece.h"

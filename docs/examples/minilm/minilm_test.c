@@ -1,5 +1,6 @@
 // A small random model of MiniLM's shape: tokens as PyPI's `tokenizers` numbers them, embeddings as
 // NumPy computes them in doubles (tiny.py). minilm_test FOLDER: where the model is.
+#define _POSIX_C_SOURCE 200809L // mkdtemp, under -std=c17 too
 #include "docs/examples/minilm/minilm.h"
 #include "docs/examples/minilm/normalize.h"
 #include "docs/examples/minilm/wordpiece.h"

@@ -1,4 +1,5 @@
 // tokens VOCABULARY: the numbers of the tokens of each line of standard input, in a line.
+#define _POSIX_C_SOURCE 200809L // getline, under -std=c17 too
 #include "wordpiece.h"
 
 #include <stdio.h>
