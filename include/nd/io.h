@@ -4,8 +4,9 @@
 ///
 /// What is read is a contiguous CPU tensor of its own, in the current manager. A function that reads
 /// or writes a file may be called on any thread, beside others. Every error of a file names it and
-/// says what is wrong where: ND_ERROR_IO (missing, unreadable, truncated), ND_ERROR_FORMAT (content
-/// that breaks its format), ND_ERROR_UNSUPPORTED (valid, but beyond ndarc).
+/// says what is wrong where: ND_ERROR_IO (missing, unreadable, truncated, without the size of what is
+/// in it, as files of /proc), ND_ERROR_FORMAT (content that breaks its format), ND_ERROR_UNSUPPORTED
+/// (valid, but beyond ndarc). What a write fails at is ND_ERROR_IO, and neither SIGPIPE nor SIGXFSZ.
 #ifndef ND_IO_H
 #define ND_IO_H
 #include <nd/tensor.h>

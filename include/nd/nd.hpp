@@ -104,24 +104,27 @@ template <typename T> void swap(owned<T> &a, owned<T> &b) noexcept {
     a.swap(b);
 }
 
-using object = owned<nd_object>;           ///< owner of any object
-using tensor = owned<nd_tensor>;           ///< owner of a tensor
-using manager = owned<nd_manager>;         ///< owner of a manager
-using weak = owned<nd_weak>;               ///< owner of a weak reference
-using list = owned<nd_list>;               ///< owner of a list
-using map = owned<nd_map>;                 ///< owner of a map
-using resource = owned<nd_resource>;       ///< owner of a resource
-using node = owned<nd_node>;               ///< owner of a graph node
-using module = owned<nd_module>;           ///< owner of a module
-using optimizer = owned<nd_optimizer>;     ///< owner of an optimizer
-using schedule = owned<nd_schedule>;       ///< owner of a schedule
-using ema = owned<nd_ema>;                 ///< owner of moving averages
-using loss_scaler = owned<nd_loss_scaler>; ///< owner of a loss scaler
-using state = owned<nd_state>;             ///< owner of a training's state
-using dataset = owned<nd_dataset>;         ///< owner of a data set
-using stream = owned<nd_stream>;           ///< owner of a stream
-using event = owned<nd_event>;             ///< owner of an event
-using gguf = owned<nd_gguf>;               ///< owner of an open GGUF file
+using object = owned<nd_object>;               ///< owner of any object
+using tensor = owned<nd_tensor>;               ///< owner of a tensor
+using manager = owned<nd_manager>;             ///< owner of a manager
+using weak = owned<nd_weak>;                   ///< owner of a weak reference
+using list = owned<nd_list>;                   ///< owner of a list
+using map = owned<nd_map>;                     ///< owner of a map
+using resource = owned<nd_resource>;           ///< owner of a resource
+using node = owned<nd_node>;                   ///< owner of a graph node
+using module = owned<nd_module>;               ///< owner of a module
+using optimizer = owned<nd_optimizer>;         ///< owner of an optimizer
+using schedule = owned<nd_schedule>;           ///< owner of a schedule
+using ema = owned<nd_ema>;                     ///< owner of moving averages
+using loss_scaler = owned<nd_loss_scaler>;     ///< owner of a loss scaler
+using state = owned<nd_state>;                 ///< owner of a training's state
+using dataset = owned<nd_dataset>;             ///< owner of a data set
+using stream = owned<nd_stream>;               ///< owner of a stream
+using event = owned<nd_event>;                 ///< owner of an event
+using graph = owned<nd_graph>;                 ///< owner of captured work
+using gguf = owned<nd_gguf>;                   ///< owner of an open GGUF file
+using communicator = owned<nd_communicator>;   ///< owner of ranks that compute together
+using data_parallel = owned<nd_data_parallel>; ///< owner of a module trained by several ranks
 
 } // namespace nd
 

@@ -148,6 +148,9 @@ ND__RETAIN_HANDLE(nd_event)
 ND__RETAIN_HANDLE(nd_graph)
 ND__RETAIN_HANDLE(nd_state)
 ND__RETAIN_HANDLE(nd_dataset)
+ND__RETAIN_HANDLE(nd_gguf)
+ND__RETAIN_HANDLE(nd_communicator)
+ND__RETAIN_HANDLE(nd_data_parallel)
 #undef ND__RETAIN_HANDLE
 
 template <typename T> inline T *nd__steal_handle(T **variable) {

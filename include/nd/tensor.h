@@ -263,7 +263,8 @@ ND_API nd_tensor *nd_stack(size_t count, const nd_tensor *const *inputs, int axi
 
 // ---------------------------------------------------------------------------------------- printing
 
-/// NumPy-like text: values, summarised above 1,000 elements, with dtype and shape.
+/// NumPy-like text: values, summarised above 1,000 elements, with dtype and shape. The same in every
+/// locale.
 ND_API nd_status nd_print(const nd_tensor *x, FILE *stream);
 /// The same into a buffer, cut and terminated; returns the length it needs (without terminator), -1
 /// on error.
