@@ -9,7 +9,7 @@
 
 typedef struct content {
     nd_tensor *numbers; ///< [1000, 100] of f32
-    nd_tensor *picture; ///< [300, 300, 3] of u8, noise
+    nd_tensor *picture; ///< [800, 800, 3] of u8, noise
 } content;
 
 static nd_status save_safetensors(const content *content, const char *path) {
@@ -61,7 +61,7 @@ enum { WRITERS = sizeof writers / sizeof writers[0] };
 static content make_content(void) {
     content made;
     made.numbers = nd_randn(nd_key_new(1), ND_SHAPE(1000, 100), ND_F32);
-    made.picture = nd_randint(nd_key_new(2), 0, 256, ND_SHAPE(300, 300, 3), ND_U8);
+    made.picture = nd_randint(nd_key_new(2), 0, 256, ND_SHAPE(800, 800, 3), ND_U8);
     assert_handle(made.numbers);
     assert_handle(made.picture);
     return made;
