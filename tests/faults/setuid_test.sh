@@ -6,7 +6,7 @@ program=$TEST_SRCDIR/$TEST_WORKSPACE/tests/faults/setuid_program
 
 # No variable is read in another way, which covers those that this machine cannot show (ND_CUBLAS). What libraries of others read
 # is theirs.
-readers=$(find -L "$TEST_SRCDIR/$TEST_WORKSPACE" -name '*.o' -exec nm -A --undefined-only {} + | grep -E 'getenv|environ$')
+readers=$(find -L "$TEST_SRCDIR/$TEST_WORKSPACE" -name '*.o' -exec nm -A --undefined-only {} + | grep -E ' (secure_)?getenv$| _*environ$')
 if grep -vw 'secure_getenv' <<<"$readers" || [ "$(grep -c . <<<"$readers")" -lt 3 ]; then
     printf 'read the environment in setuid programs, too:\n%s\n' "$readers"
     exit 1
