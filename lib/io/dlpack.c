@@ -215,9 +215,26 @@ static bool only_bools(const uint8_t *at, int ndim, const int64_t *shape, const 
     for (int64_t i = 0; i < shape[0]; i++) {
         if (!only_bools(at + i * strides[0], ndim - 1, shape + 1, strides + 1))
             return false;
-        if (strides[0] == 0)
-            break;
     }
+    return true;
+}
+
+/// Of more elements than bytes: some lie in one place, and to look at each could take for ever. So each
+/// place is looked at that a sum of strides may lead to.
+static bool only_bools_of_many(const DLTensor *from, const window *of) {
+    uint64_t step = 0; // the largest that divides all strides
+    for (int i = 0; i < from->ndim; i++) {
+        uint64_t stride = from->shape[i] < 2 ? 0 : (uint64_t)of->strides[i];
+        for (stride = (int64_t)stride < 0 ? -stride : stride; stride != 0;) {
+            uint64_t rest = step % stride;
+            step = stride;
+            stride = rest;
+        }
+    }
+    const uint8_t *at = (const uint8_t *)of->first;
+    for (size_t i = 0; i < of->bytes; i += step ? step : of->bytes)
+        if (at[i] > 1)
+            return false;
     return true;
 }
 
@@ -226,7 +243,9 @@ static nd_status check_bools(const char *operation, const DLTensor *from, const 
     if (of->dtype != ND_BOOL || of->numel == 0 || of->device.kind != ND_CPU)
         return ND_OK;
     const uint8_t *first = (const uint8_t *)of->first + of->offset;
-    return only_bools(first, from->ndim, from->shape, of->strides)
+    const bool many = (uint64_t)of->numel > of->bytes;
+    return (many ? only_bools_of_many(from, of)
+                 : only_bools(first, from->ndim, from->shape, of->strides))
                ? ND_OK
                : nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: a bool is neither 0 nor 1", operation);
 }

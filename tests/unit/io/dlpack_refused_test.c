@@ -55,6 +55,38 @@ static void test_F26_bytes_that_are_no_bools(void **state) {
     foreign_refuse(&f, ND_ERROR_INVALID_ARGUMENT, "neither 0 nor 1");
 }
 
+/// Elements that lie on each other, more of them than could be looked at one by one.
+static void test_F26_bools_that_overlap(void **state) {
+    (void)state;
+    foreign f;
+    foreign_begin(&f);
+    enum { AXES = 8, SIZE = 20 };
+    uint8_t bytes[2 * AXES * (SIZE - 1) + 1];
+    int64_t shape[AXES], strides[AXES];
+    for (int i = 0; i < AXES; i++) {
+        shape[i] = SIZE;
+        strides[i] = i % 2 ? 2 : -2;
+    }
+    f.managed.dl_tensor.dtype = (DLDataType){kDLBool, 8, 1};
+    f.managed.dl_tensor.ndim = AXES;
+    f.managed.dl_tensor.shape = shape;
+    f.managed.dl_tensor.strides = strides;
+    f.managed.dl_tensor.data = bytes;
+    f.managed.dl_tensor.byte_offset = sizeof bytes / 2;
+    for (size_t i = 0; i < sizeof bytes; i++)
+        bytes[i] = i % 2 ? 255 : 1; // no element lies on the odd ones
+    nd_tensor *x = nd_from_dlpack(&f.managed);
+    assert_handle(x);
+    nd_release(x);
+    assert_int_equal(f.deleted, 1);
+    f.deleted = 0;
+    for (size_t i = 0; i < sizeof bytes; i += 2) {
+        bytes[i] = 2;
+        foreign_refuse(&f, ND_ERROR_INVALID_ARGUMENT, "neither 0 nor 1");
+        bytes[i] = 1;
+    }
+}
+
 static void test_F26_devices(void **state) {
     (void)state;
     foreign f;
@@ -220,6 +252,7 @@ int main(void) {
         ND_TEST(test_F26_other_versions),
         ND_TEST(test_F26_dtypes_that_are_none_of_ours),
         ND_TEST(test_F26_bytes_that_are_no_bools),
+        ND_TEST(test_F26_bools_that_overlap),
         ND_TEST(test_F26_devices),
         ND_TEST(test_F26_sizes_that_lie),
         ND_TEST(test_F26_extents_beyond_the_address_space),
