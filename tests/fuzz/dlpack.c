@@ -133,9 +133,10 @@ static extent measure(const DLManagedTensorVersioned *managed) {
     }
     if (found.elements > 0)
         high += width;
-    if (low < 0 || high > UINT64_MAX || high - low > (wide)MOST_BYTES || low % width != 0)
+    if (low < 0 || high > UINT64_MAX || high - low > INT64_MAX || low % width != 0)
         return none;
     found.bytes = (uint64_t)(high - low);
+    found.possible = found.bytes <= MOST_BYTES;
     found.in_memory = low >= (wide)(uintptr_t)memory && high <= (wide)(uintptr_t)(memory + MEMORY);
     return found;
 }
@@ -202,7 +203,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     for (size_t i = 0; i < MEMORY; i++)
         memory[i] = (uint8_t)(i * 7 & 1); // a bool in every place
     extent of = measure(&given.managed);
-    if (given.managed.dl_tensor.dtype.code == kDLBool && of.possible && !of.in_memory)
+    if (given.managed.dl_tensor.dtype.code == kDLBool && of.bytes > 0 && !of.in_memory)
         return 0; // bools are looked at, and there are none
     nd_tensor *x = nd_from_dlpack(&given.managed);
     if ((x != NULL) != of.possible)
