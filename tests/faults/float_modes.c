@@ -175,7 +175,7 @@ static void *compute_in_mode(void *data) {
     fesetenv(FE_DFL_ENV);
     for (int kind = 0; kind < KINDS; kind++) {
         if (own->expected)
-            assert_same(results[kind], own->expected[kind], kind, own->mode);
+            assert_same(results[kind], own->expected[kind], kind, (int)own->mode);
         nd_release(results[kind]);
     }
     return NULL;
