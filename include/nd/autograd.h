@@ -64,6 +64,14 @@ typedef struct nd_backward_options {
 /// leaves' accumulation is serialised.
 ND_API nd_status nd_backward(const nd_tensor *output, const nd_backward_options *options);
 
+/// nd_backward() that gives up the caller's handle of `output`, always, also on error (NULL: an error
+/// and nothing else). The pass then holds the rest of the graph alone: what nobody else holds, an
+/// operation's saved tensors first of all, is freed as soon as its gradient is computed, and its
+/// memory serves what comes later in the pass. What somebody else holds stays usable. On error no
+/// gradient has changed, but the part of the graph that was walked is gone. `output` must not belong
+/// to a scope (nd_tmp()).
+ND_API nd_status nd_backward_release(nd_tensor *output, const nd_backward_options *options);
+
 /// Functional form: writes owned d output / d inputs[i] to ret_grads, touching no .grad. Inputs may
 /// be any tensors of the graph. Each gradient is contiguous and shares memory with nothing, also
 /// where it repeats one number, as that of a sum does: it may be written in place. On error nothing

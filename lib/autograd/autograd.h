@@ -12,10 +12,13 @@
 // -------------------------------------------------------------------------------------------------
 // rules
 
+typedef struct nd_pass nd_pass;
+
 /// One call of a gradient rule. A rule writes an owned gradient to ret_grads[i] for every input
 /// with wanted[i], or leaves it NULL for zero. On error it may leave some written: the caller
 /// releases them.
 typedef struct nd_rule_call {
+    nd_pass *pass;
     const nd_node *node;
     nd_tensor *const *grads; ///< one per output; NULL: zero. Not all are NULL
     const bool *wanted;      ///< one per input
@@ -31,6 +34,11 @@ nd_status nd__rules_run(const nd_rule_call *call);
 /// Stores `gradient` (owned, consumed; NULL: an operation failed and has set the error) for
 /// ret_grads[input], summed down to the input's shape and cast to its dtype.
 nd_status nd__rule_give(const nd_rule_call *call, uint32_t input, nd_tensor *gradient);
+
+/// The gradient that waits for an input already, contiguous and of its shape, dtype and device, where
+/// nobody can tell that the rule adds to it in place instead of giving one of its own; else NULL.
+/// Borrowed until the rule returns.
+nd_tensor *nd__rule_waiting(const nd_rule_call *call, uint32_t input);
 
 /// x as f32 where it is a float of 16 bits, in which a chain of operations would round each time;
 /// else x. Owned.

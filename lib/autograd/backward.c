@@ -15,8 +15,10 @@ enum { INLINE_LEAVES = 16 };
 
 static nd_status check_output(const char *operation, const nd_tensor *output);
 static nd_status backward(const char *operation, const nd_tensor *output,
-                          const nd_backward_options *options, const nd_leaf_watch *watch);
-static nd_status run_backward(nd_pass *pass, const nd_tensor *output, const nd_tensor *grad);
+                          const nd_backward_options *options, const nd_leaf_watch *watch,
+                          nd_tensor **ret_released);
+static nd_status run_backward(nd_pass *pass, const nd_tensor *output, const nd_tensor *grad,
+                              nd_tensor **ret_released);
 static nd_status store_leaf_gradients(nd_pass *pass);
 static nd_status run_grad(nd_pass *pass, const nd_tensor *output,
                           const nd_backward_options *options);
@@ -29,7 +31,20 @@ nd_status nd_backward(const nd_tensor *output, const nd_backward_options *option
     nd_status status = check_output("backward", output);
     if (status == ND_OK)
         status = nd__gradient_read_options("backward", options, &chosen);
-    return status == ND_OK ? backward("backward", output, &chosen, NULL) : status;
+    return status == ND_OK ? backward("backward", output, &chosen, NULL, NULL) : status;
+}
+
+nd_status nd_backward_release(nd_tensor *output, const nd_backward_options *options) {
+    static const char operation[] = "backward_release";
+    ND__UNCANCELLED;
+    nd_backward_options chosen;
+    nd_status status = check_output(operation, output);
+    if (status == ND_OK)
+        status = nd__gradient_read_options(operation, options, &chosen);
+    if (status == ND_OK)
+        status = backward(operation, output, &chosen, NULL, &output);
+    nd_release(output);
+    return status;
 }
 
 nd_status nd__backward_watched(const char *operation, const nd_tensor *output,
@@ -43,18 +58,19 @@ nd_status nd__backward_watched(const char *operation, const nd_tensor *output,
                            "%s: what other ranks sent has no history, so the pass cannot be "
                            "recorded (create_graph)",
                            operation);
-    return status == ND_OK ? backward(operation, output, &chosen, watch)
+    return status == ND_OK ? backward(operation, output, &chosen, watch, NULL)
                            : watch->finish(watch->data, status);
 }
 
 static nd_status backward(const char *operation, const nd_tensor *output,
-                          const nd_backward_options *options, const nd_leaf_watch *watch) {
+                          const nd_backward_options *options, const nd_leaf_watch *watch,
+                          nd_tensor **ret_released) {
     nd_pass pass;
     nd__engine_pass_init(&pass, operation, options->create_graph);
     pass.watch = watch;
     nd_grad_block block = nd__grad_block_begin(options->create_graph);
     nd_autocast_block autocast = nd__autocast_block_begin(ND_F32); // rules say their dtypes
-    nd_status status = run_backward(&pass, output, options->grad);
+    nd_status status = run_backward(&pass, output, options->grad, ret_released);
     nd__engine_pass_free(&pass);
     nd__autocast_block_end(&autocast);
     nd__grad_block_end(&block);
@@ -123,9 +139,11 @@ static nd_status check_output(const char *operation, const nd_tensor *output) {
 // -------------------------------------------------------------------------------------------------
 // backward
 
-static nd_status run_backward(nd_pass *pass, const nd_tensor *output, const nd_tensor *grad) {
+static nd_status run_backward(nd_pass *pass, const nd_tensor *output, const nd_tensor *grad,
+                              nd_tensor **ret_released) {
     nd_tensor *seed = nd__gradient_seed(pass->operation, output, grad);
-    nd_status status = seed ? nd__engine_pass_run(pass, output, seed) : nd_error_get_status();
+    nd_status status =
+        seed ? nd__engine_pass_run(pass, output, seed, ret_released) : nd_error_get_status();
     if (pass->watch)
         status = pass->watch->finish(pass->watch->data, status);
     return status == ND_OK ? store_leaf_gradients(pass) : status;
@@ -181,7 +199,7 @@ static nd_status store_leaf_gradients(nd_pass *pass) {
 static nd_status run_grad(nd_pass *pass, const nd_tensor *output,
                           const nd_backward_options *options) {
     nd_tensor *seed = nd__gradient_seed(pass->operation, output, options->grad);
-    return seed ? nd__engine_pass_run(pass, output, seed) : nd_error_get_status();
+    return seed ? nd__engine_pass_run(pass, output, seed, NULL) : nd_error_get_status();
 }
 
 static nd_status make_targets(nd_pass *pass, const nd_tensor *const *inputs, size_t count) {

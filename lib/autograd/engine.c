@@ -71,7 +71,8 @@ void nd__engine_pass_free(nd_pass *pass) {
     nd__pending_map_free(&pass->uses);
 }
 
-nd_status nd__engine_pass_run(nd_pass *pass, const nd_tensor *output, nd_tensor *seed) {
+nd_status nd__engine_pass_run(nd_pass *pass, const nd_tensor *output, nd_tensor *seed,
+                              nd_tensor **ret_released) {
     nd_status status = pass->only_targets ? find_roles(pass, output)
                        : pass->watch      ? nd__leaves_count(pass, output)
                                           : ND_OK;
@@ -81,6 +82,8 @@ nd_status nd__engine_pass_run(nd_pass *pass, const nd_tensor *output, nd_tensor 
         return status;
     }
     status = deposit(pass, root, output->node != NULL, output->output_index, seed);
+    if (status == ND_OK && ret_released)
+        nd_release(nd_steal(ret_released));
     while (status == ND_OK) {
         const nd_node *node = nd__pending_order_pop(&pass->order);
         if (!node)
@@ -227,7 +230,7 @@ static nd_status run_rule(nd_pass *pass, const nd_node *node, nd_tensor *const *
         results[i] = NULL;
         wanted[i] = is_wanted(pass, &node->inputs[i]);
     }
-    nd_rule_call call = {node, grads, wanted, results};
+    nd_rule_call call = {pass, node, grads, wanted, results};
     nd_status status = nd__rules_run(&call);
     for (uint32_t i = 0; i < node->ninputs; i++) {
         if (!results[i])
@@ -293,6 +296,18 @@ static nd_status deposit(nd_pass *pass, const nd_object *source, bool source_is_
         return accumulate(pass, slot, gradient);
     *slot = gradient;
     return ND_OK;
+}
+
+nd_tensor *nd__rule_waiting(const nd_rule_call *call, uint32_t input) {
+    nd_pass *pass = call->pass;
+    const nd_node_input *described = &call->node->inputs[input];
+    if (pass->create_graph)
+        return NULL;
+    nd_pending *waiting = described->source_is_node ? &pass->nodes : &pass->leaves;
+    nd_pending_entry *entry = nd__pending_find(waiting, described->source);
+    nd_tensor *sum = entry ? nd__pending_gradients(entry)[described->output_index] : NULL;
+    return sum && sum->dtype == described->dtype && nd__gradient_exclusively_owned(sum) ? sum
+                                                                                        : NULL;
 }
 
 /// *slot += gradient (consumed), in place where nobody can tell.

@@ -16,7 +16,7 @@ typedef struct nd_target {
 /// Who wants gradients of leaves before the pass is at its end (leaves.h).
 typedef struct nd_leaf_watch nd_leaf_watch;
 
-typedef struct nd_pass {
+struct nd_pass {
     const char *operation; ///< "backward" or "grad", for errors
     bool create_graph;
     bool only_targets; ///< visit what leads to a target, nothing else
@@ -28,13 +28,16 @@ typedef struct nd_pass {
     nd_pending nodes;
     nd_pending leaves; ///< at the end: the gradient of every leaf reached, in order of discovery
     nd_order order;
-} nd_pass;
+};
 
 void nd__engine_pass_init(nd_pass *pass, const char *operation, bool create_graph);
 /// Frees what the pass holds; the targets are the caller's.
 void nd__engine_pass_free(nd_pass *pass);
 
 /// Runs the pass from `output` with its gradient `seed` (consumed). Recording is on or off as the
-/// caller set it. On error the pass can only be freed.
-nd_status nd__engine_pass_run(nd_pass *pass, const nd_tensor *output, nd_tensor *seed);
+/// caller set it. On error the pass can only be freed. `ret_released` (NULL: nobody's), where the
+/// caller holds `output`, is released and emptied as soon as the pass has its own hold of the graph,
+/// so that what only the pass holds is freed node by node.
+nd_status nd__engine_pass_run(nd_pass *pass, const nd_tensor *output, nd_tensor *seed,
+                              nd_tensor **ret_released);
 #endif

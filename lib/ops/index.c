@@ -333,6 +333,19 @@ nd_tensor *nd__index_scatter_zeros(const nd_tensor *source, const nd_tensor *ind
     return sum && half ? nd_cast(sum, source->dtype) : nd_steal(&sum);
 }
 
+nd_status nd__index_scatter_add_to(nd_tensor *sums, const nd_tensor *source, const nd_tensor *index,
+                                   int axis) {
+    const char *name = "scatter_add";
+    if (!sums || !source || !index)
+        return nd_error_get_status();
+    nd_auto nd_tensor *resolved =
+        resolve_expanded(name, index, sums->shape[axis], care_for(sums, NULL));
+    nd_auto nd_tensor *sum = resolved ? scatter_into(name, ND_OP_scatter_add, 0, nd_retain(sums),
+                                                     sums, resolved, source, axis)
+                                      : NULL;
+    return sum ? ND_OK : nd_error_get_status();
+}
+
 nd_tensor *nd_scatter_add(const nd_tensor *x, const nd_tensor *index, const nd_tensor *source,
                           int axis) {
     const char *name = "scatter_add";

@@ -14,6 +14,11 @@ nd_tensor *nd__index_scatter(const char *name, nd_op op, nd_scatter_kind kind, c
 nd_tensor *nd__index_scatter_zeros(const nd_tensor *source, const nd_tensor *index, int axis,
                                    int ndim, const int64_t *shape);
 
+/// Adds source to `sums` itself, of its dtype, f32 or f64, at index along the axis, neither of which is
+/// negative: unrecorded, for sums that nobody else sees.
+nd_status nd__index_scatter_add_to(nd_tensor *sums, const nd_tensor *source, const nd_tensor *index,
+                                   int axis);
+
 /// What scatter_add and its kin ask of their operands: tensors of one device, x and source numbers of
 /// one dtype, index i64 or i32 and of source's shape.
 nd_status nd__index_check_scatter(const char *name, const nd_tensor *x, const nd_tensor *index,

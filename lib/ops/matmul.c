@@ -4,9 +4,9 @@
 // 1, so transposes cost nothing. A batch whose matrices lie behind each other becomes rows of one
 // product. The result is contiguous: what a kernel adds up first may depend on how it lies, and both
 // forms give the same bits.
+#include "lib/ops/matmul.h"
 #include "lib/base/error.h"
 #include "lib/ops/autocast.h"
-#include "lib/ops/operands.h"
 #include "lib/tensor/create.h"
 #include "lib/tensor/launch.h"
 #include "lib/tensor/out.h"
@@ -220,6 +220,27 @@ nd_status nd_matmul_out(const nd_tensor *a, const nd_tensor *b, nd_tensor *out) 
         return status;
     nd_tensor *result = matmul(nd__out_dense(out), a, b);
     return nd__out_deliver("matmul", result, (const nd_tensor *[]){a, b}, 2, out);
+}
+
+nd_status nd__matmul_add_to(nd_tensor *sums, const nd_tensor *a, const nd_tensor *b) {
+    if (!sums || !a || !b)
+        return nd_error_get_status();
+    operand_matrix left = {.tensor = NULL}, right = {.tensor = NULL};
+    make_matrix("matmul", &left, a, false);
+    if (left.tensor)
+        make_matrix("matmul", &right, b, true);
+    nd_status status = right.tensor ? ND_OK : nd_error_get_status();
+    if (status == ND_OK && sums->numel > 0 && left.columns > 0) {
+        tidy_strides(&left);
+        tidy_strides(&right);
+        nd_kernel_call call;
+        fill_product(&call, ND_OP_matmul, &left, &right, sums, 1.0);
+        call.ndim = 0;
+        status = nd__launch("matmul", sums->device, &call);
+    }
+    nd_release(left.tensor);
+    nd_release(right.tensor);
+    return status;
 }
 
 // ------------------------------------------------------------------------------------------ linear
