@@ -102,7 +102,8 @@ static bool epoch(workload *work, uint64_t number) {
             break;
         nd_auto nd_tensor *logits = nd_module_forward(work->model, images);
         nd_auto nd_tensor *loss = nd_cross_entropy(logits, labels);
-        if (nd_optimizer_zero_grad(work->optimizer) != ND_OK || nd_backward(loss, NULL) != ND_OK ||
+        if (nd_optimizer_zero_grad(work->optimizer) != ND_OK ||
+            nd_backward_release(nd_steal(&loss), NULL) != ND_OK ||
             nd_optimizer_step(work->optimizer) != ND_OK)
             return false;
     }

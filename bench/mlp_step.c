@@ -104,7 +104,8 @@ static bool steps(void *data, uint64_t count) {
     for (uint64_t i = 0; i < count; i++) {
         nd_auto nd_tensor *logits = nd_module_forward(work->model, work->images);
         nd_auto nd_tensor *loss = nd_cross_entropy(logits, work->labels);
-        if (nd_optimizer_zero_grad(work->optimizer) != ND_OK || nd_backward(loss, NULL) != ND_OK ||
+        if (nd_optimizer_zero_grad(work->optimizer) != ND_OK ||
+            nd_backward_release(nd_steal(&loss), NULL) != ND_OK ||
             nd_optimizer_step(work->optimizer) != ND_OK)
             return false;
     }

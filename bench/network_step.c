@@ -141,7 +141,8 @@ static bool steps(void *data, uint64_t count) {
     for (uint64_t i = 0; i < count; i++) {
         nd_auto nd_tensor *y = nd_module_forward(work->model, work->x);
         nd_auto nd_tensor *loss = loss_of(work, y);
-        if (nd_optimizer_zero_grad(work->optimizer) != ND_OK || nd_backward(loss, NULL) != ND_OK ||
+        if (nd_optimizer_zero_grad(work->optimizer) != ND_OK ||
+            nd_backward_release(nd_steal(&loss), NULL) != ND_OK ||
             nd_optimizer_step(work->optimizer) != ND_OK)
             return false;
     }

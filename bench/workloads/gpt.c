@@ -13,6 +13,8 @@ enum model_part { WORDS, PLACES, BLOCKS, LAST_NORM };
 enum block_part { NORM_1, PROJECT, MIX, NORM_2, WIDEN, NARROW, BLOCK_PARTS };
 
 static const double EPSILON = 1e-5;
+/// Rows of logits that a loss with checkpoints has at a time.
+enum { PIECE = 256 };
 
 /// Where a block puts what it has read.
 typedef struct place {
@@ -200,24 +202,61 @@ static const nd_tensor *logits_of(const nd_module *model, const nd_tensor *x) {
     return nd_linear(part_forward(model, LAST_NORM, x), weight_of(model, WORDS), NULL);
 }
 
-nd_tensor *gpt_logits(const nd_module *model, const nd_tensor *ids, bool checkpointed) {
-    nd_auto_scope;
+/// What the blocks make of tokens: [n, t, width].
+static const nd_tensor *read_through(const nd_module *model, const nd_tensor *ids,
+                                     bool checkpointed) {
     const nd_module *blocks = nd_module_get_child(model, BLOCKS);
     const nd_tensor *x = embed(model, ids, 0);
     for (size_t i = 0; i < nd_module_get_child_count(blocks); i++) {
         const nd_module *block = nd_module_get_child(blocks, i);
         x = checkpointed ? nd_checkpoint_module(block, x) : nd_module_forward(block, x);
     }
-    return nd_retain(logits_of(model, x));
+    return x;
+}
+
+nd_tensor *gpt_logits(const nd_module *model, const nd_tensor *ids, bool checkpointed) {
+    nd_auto_scope;
+    return nd_retain(logits_of(model, read_through(model, ids, checkpointed)));
+}
+
+// -------------------------------------------------------------------------------------------- loss
+
+/// The mean loss of some rows: x [rows, width], the table, targets [rows].
+static nd_tensor *loss_of_rows(const nd_object *context, size_t count,
+                               const nd_tensor *const *inputs) {
+    nd_auto_scope;
+    (void)context, (void)count;
+    return nd_retain(nd_cross_entropy(nd_linear(inputs[0], inputs[1], NULL), inputs[2]));
+}
+
+/// The mean loss of all rows by pieces with a checkpoint each: logits, fifty times as wide as what
+/// they are made of, are there for one piece at a time.
+static const nd_tensor *loss_by_pieces(const nd_module *model, const nd_tensor *x,
+                                       const nd_tensor *targets) {
+    const int64_t rows = nd_get_size(x, 0);
+    const nd_tensor *sum = NULL;
+    int64_t begin = 0;
+    do {
+        const int64_t end = begin + PIECE < rows ? begin + PIECE : rows;
+        const nd_tensor *inputs[] = {nd_slice(x, begin, end, 1, 0), weight_of(model, WORDS),
+                                     nd_slice(targets, begin, end, 1, 0)};
+        const nd_tensor *mean = nd_checkpoint(loss_of_rows, NULL, 3, inputs);
+        const nd_tensor *part = nd_mul_scalar(mean, (double)(end - begin) / (double)rows);
+        sum = sum ? nd_add(sum, part) : part;
+        begin = end;
+    } while (sum && begin < rows);
+    return sum;
 }
 
 nd_tensor *gpt_loss(const nd_module *model, const nd_tensor *ids, const nd_tensor *targets,
                     bool checkpointed) {
     nd_auto_scope;
-    const nd_tensor *logits = nd_tmp(gpt_logits(model, ids, checkpointed));
-    const nd_tensor *rows =
-        nd_reshape(logits, ND_SHAPE(nd_get_numel(ids), sizes_of(model)->vocabulary));
-    return nd_retain(nd_cross_entropy(rows, nd_flatten(targets, 0)));
+    const nd_tensor *x = part_forward(model, LAST_NORM, read_through(model, ids, checkpointed));
+    const nd_tensor *rows = nd_reshape(x, ND_SHAPE(nd_get_numel(ids), sizes_of(model)->width));
+    const nd_tensor *flat = nd_flatten(targets, 0);
+    if (checkpointed)
+        return nd_retain(loss_by_pieces(model, rows, flat));
+    return nd_retain(nd_cross_entropy(nd_linear(rows, weight_of(model, WORDS), NULL), flat));
 }
 
 // ------------------------------------------------------------------------------------------- cache

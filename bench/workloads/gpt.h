@@ -23,7 +23,8 @@ nd_module *gpt_new(const gpt_sizes *sizes, nd_key key) ND_OWNED;
 /// backward pass, which computes the rest again; the gradients are the same to the bit. Error: t is
 /// more than the context.
 nd_tensor *gpt_logits(const nd_module *model, const nd_tensor *ids, bool checkpointed) ND_OWNED;
-/// Mean cross entropy of the tokens that come next; targets: [n, t].
+/// Mean cross entropy of the tokens that come next; targets: [n, t]. Checkpointed: logits are there
+/// for 256 tokens at a time; the value and gradients of more are the same but for rounding.
 nd_tensor *gpt_loss(const nd_module *model, const nd_tensor *ids, const nd_tensor *targets,
                     bool checkpointed) ND_OWNED;
 
