@@ -75,6 +75,7 @@ def main():
             ids = torch.from_numpy(minilm_files.tokens(count))
             best = min(minilm_files.microseconds(lambda: encoder.embed(ids)) for encoder in encoders)
             figures["T20_rival_pytorch_us_%d%s" % (count, end)] = round(best, 1)
+            figures["T20_rival_pytorch_per_s_%d%s" % (count, end)] = round(count * 1e6 / best, 2)
     print(json.dumps(figures))
 
 
