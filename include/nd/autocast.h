@@ -28,6 +28,15 @@ ND_API void nd__autocast_block_end(nd_autocast_block *block);
 /// The dtype of this thread's innermost block; ND_F32 outside.
 ND_API nd_dtype nd_get_autocast_dtype(void);
 
+/// Whether products and convolutions of f32, and their gradients, may round their operands to TF32,
+/// f32 with 10 bits behind the point instead of 23, for the process. False at first. Sums stay f32.
+/// Devices with tensor cores are several times as fast so where NVIDIA's libraries compute
+/// (docs/cuda.md); ndarc's own kernels and the CPU round nothing. A graph that was captured (nd_capture)
+/// keeps what was in force then. Thread-safe: what begins afterwards follows it.
+ND_API void nd_set_tf32(bool allowed);
+/// What nd_set_tf32() said last.
+ND_API bool nd_is_tf32(void);
+
 #ifdef __cplusplus
 }
 #endif

@@ -20,6 +20,14 @@ bool blas_knows(int type) {
     return type == F32 || type == F64 || type == F16 || type == BF16;
 }
 
+double blas_cut_to_tf32(float x) {
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    bits &= ~(uint32_t)0x1FFF;
+    memcpy(&x, &bits, sizeof bits);
+    return (double)x;
+}
+
 static double element(int type, const void *matrix, long long index) {
     switch (type) {
     case F32:
@@ -56,13 +64,18 @@ static double rounded(int type, double value) {
     return element(type, &place, 0);
 }
 
+static double factor(const product *p, const void *matrix, long long index) {
+    return p->tf32 ? blas_cut_to_tf32(((const float *)matrix)[index])
+                   : element(p->type, matrix, index);
+}
+
 static void multiply_one(const product *p, int problem, int row, int column) {
     double sum = 0;
     for (int i = 0; i < p->k; i++) {
         long long a = p->transpose_a ? i + row * p->lda : row + i * p->lda;
         long long b = p->transpose_b ? column + i * p->ldb : i + column * p->ldb;
-        sum += element(p->type, p->a, problem * p->stride_a + a) *
-               element(p->type, p->b, problem * p->stride_b + b);
+        sum +=
+            factor(p, p->a, problem * p->stride_a + a) * factor(p, p->b, problem * p->stride_b + b);
         if (p->reduced_sums)
             sum = rounded(p->type, sum);
     }

@@ -27,6 +27,7 @@ typedef struct product {
     bool transpose_a, transpose_b;
     bool relu;
     bool reduced_sums; ///< parts of sums are rounded as results are
+    bool tf32;         ///< operands are cut to 10 bits behind the point
     int m, n, k, batch;
     double alpha, beta;
     const void *a, *b, *bias;
@@ -39,6 +40,8 @@ typedef struct product {
 /// The program's cudart_queue_library; NULL: there is no fake runtime.
 queue_function *blas_queue(void);
 bool blas_knows(int type);
+/// An f32 with the digits that TF32 has.
+double blas_cut_to_tf32(float x);
 /// Checks what a BLAS checks, and queues.
 int blas_multiply(queue_function *queue, cudaStream_t stream, const char *name, const product *p);
 /// Number in the environment under a name; 0: none.

@@ -6,7 +6,7 @@
 #include "tests/cudart/blas.h"
 #include <stdlib.h>
 
-enum { NO_REDUCED_SUMS = 16, COMPUTE_F32 = 68, MAGIC = 0x0B1A5 };
+enum { NO_REDUCED_SUMS = 16, COMPUTE_F32 = 68, COMPUTE_TF32 = 77, MAGIC = 0x0B1A5 };
 
 typedef struct handle {
     int magic;
@@ -147,13 +147,16 @@ int cublasGemmStridedBatchedEx(void *made, int transa, int transb, int m, int n,
                                long long stride_a, const void *b, int b_type, int ldb,
                                long long stride_b, const void *beta, void *c, int c_type, int ldc,
                                long long stride_c, int batch, int compute_type, int algorithm) {
-    if (a_type != b_type || a_type != c_type || (a_type != F16 && a_type != BF16) ||
-        compute_type != COMPUTE_F32 || algorithm != -1)
+    const bool tf32 = compute_type == COMPUTE_TF32;
+    if (a_type != b_type || a_type != c_type ||
+        (tf32 ? a_type != F32 : a_type != F16 && a_type != BF16) ||
+        (!tf32 && compute_type != COMPUTE_F32) || algorithm != -1)
         return NOT_SUPPORTED;
     product p = {.type = a_type,
                  .transpose_a = transa,
                  .transpose_b = transb,
-                 .reduced_sums = ((handle *)made)->mode != NO_REDUCED_SUMS,
+                 .reduced_sums = !tf32 && ((handle *)made)->mode != NO_REDUCED_SUMS,
+                 .tf32 = tf32,
                  .m = m,
                  .n = n,
                  .k = k,

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { COMPUTE_F32 = 68, COMPUTE_F64 = 70 };
+enum { COMPUTE_F32 = 68, COMPUTE_F64 = 70, COMPUTE_TF32 = 77 };
 enum { TRANSA = 3, TRANSB = 4, EPILOGUE = 7, BIAS_POINTER = 8 };
 enum { RELU = 2, BIAS = 4 };
 enum { WORKSPACE = 1, SUMS = 3, ALIGNMENT = 5, ALIGNMENTS = 4 };
@@ -92,8 +92,9 @@ int cublasLtCreate(handle **ret_handle) {
 }
 
 int cublasLtMatmulDescCreate(desc **ret_desc, int compute_type, int scale_type) {
-    bool right = (compute_type == COMPUTE_F32 && scale_type == F32) ||
-                 (compute_type == COMPUTE_F64 && scale_type == F64);
+    bool right =
+        ((compute_type == COMPUTE_F32 || compute_type == COMPUTE_TF32) && scale_type == F32) ||
+        (compute_type == COMPUTE_F64 && scale_type == F64);
     if (!right)
         return INVALID_VALUE;
     desc *made = calloc(1, sizeof *made);
@@ -187,6 +188,7 @@ static uint64_t mixed(uint64_t hash, uint64_t with) {
 static uint64_t problem_of(const desc *p, const layout *const *matrices) {
     const layout *a = matrices[0], *b = matrices[1], *c = matrices[2], *d = matrices[3];
     uint64_t hash = mixed(mixed(1, p->epilogue), (uint64_t)(p->transa + 2 * p->transb));
+    hash = mixed(hash, (uint64_t)p->compute_type);
     if (p->magic != OF_DESC)
         return 0;
     for (int i = 0; i < 4; i++) {
@@ -198,7 +200,8 @@ static uint64_t problem_of(const desc *p, const layout *const *matrices) {
     uint64_t m = p->transa ? a->columns : a->rows, k = p->transa ? a->rows : a->columns;
     uint64_t b_k = p->transb ? b->columns : b->rows, n = p->transb ? b->rows : b->columns;
     bool fits = b_k == k && c->rows == m && c->columns == n && d->rows == m && d->columns == n;
-    bool scaled = (a->type == F64) == (p->scale_type == F64);
+    bool scaled = (a->type == F64) == (p->scale_type == F64) &&
+                  (p->compute_type != COMPUTE_TF32 || a->type == F32);
     bool has_bias = !(p->epilogue & BIAS) || p->bias;
     bool known = p->epilogue == 1 || (p->epilogue & ~(uint32_t)(RELU | BIAS)) == 0;
     return fits && scaled && has_bias && known && p->epilogue ? hash | 1 : 0;
@@ -270,6 +273,7 @@ int cublasLtMatmul(handle *of, const desc *p, const void *alpha, const void *a,
                         .transpose_a = p->transa,
                         .transpose_b = p->transb,
                         .relu = p->epilogue & RELU,
+                        .tf32 = p->compute_type == COMPUTE_TF32,
                         .m = (int)d_layout->rows,
                         .n = (int)d_layout->columns,
                         .k = (int)(p->transa ? a_layout->rows : a_layout->columns),

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FMA_MATH = 3, TENSOR_OP = 1, NOT_DETERMINISTIC = 0, DETERMINISTIC = 1 };
+enum { DEFAULT_MATH = 0, FMA_MATH = 3, TENSOR_OP = 1, NOT_DETERMINISTIC = 0, DETERMINISTIC = 1 };
 enum { AXES = 3, NDIM = 2 + AXES, ALGORITHMS = 4 };
 
 /// A tensor or a filter, with axes of size 1 in front of those that are there.
@@ -40,6 +40,7 @@ typedef enum direction { FORWARD, OF_INPUT, OF_WEIGHT } direction;
 typedef struct work {
     direction direction;
     bool wide, wrong;
+    bool tf32;           ///< operands are cut to 10 bits behind the point
     bool counts_padding; ///< of means
     int n, ci, co, groups;
     int x[AXES], y[AXES], kernel[AXES], padding[AXES], stride[AXES], dilation[AXES];
@@ -208,14 +209,18 @@ typedef struct meeting {
     int64_t x, weight, y;
 } meeting;
 
+static double factor(const work *w, const void *data, int64_t index) {
+    return w->tf32 ? blas_cut_to_tf32(((const float *)data)[index]) : number(w, data, index);
+}
+
 /// Adds the product to the sum that it belongs to.
 static void meet(const work *w, double *sums, const meeting *m) {
     if (w->direction == FORWARD)
-        sums[m->y] += number(w, w->x_data, m->x) * number(w, w->weight_data, m->weight);
+        sums[m->y] += factor(w, w->x_data, m->x) * factor(w, w->weight_data, m->weight);
     else if (w->direction == OF_INPUT)
-        sums[m->x] += number(w, w->y_data, m->y) * number(w, w->weight_data, m->weight);
+        sums[m->x] += factor(w, w->y_data, m->y) * factor(w, w->weight_data, m->weight);
     else
-        sums[m->weight] += number(w, w->x_data, m->x) * number(w, w->y_data, m->y);
+        sums[m->weight] += factor(w, w->x_data, m->x) * factor(w, w->y_data, m->y);
 }
 
 /// All products of one result of y.
@@ -341,7 +346,8 @@ static int run(handle *of, const char *name, work *w, const convolution *c, cons
         return BAD_PARAM;
     if (blas_asked("ND_CUDART_CUDNN") == RUNS_NOT)
         return NOT_SUPPORTED_SHAPE;
-    w->wrong = algorithm < 2 || c->math != FMA_MATH;
+    w->tf32 = !w->wide && c->math == DEFAULT_MATH;
+    w->wrong = algorithm == 0 || (algorithm == 1 && !w->tf32);
     w->workspace = bytes > 0 ? workspace : NULL;
     w->bytes = bytes;
     return of->queue(of->stream, name, convolve, w, sizeof *w) == cudaSuccess ? SUCCESS : FAILED;

@@ -197,6 +197,45 @@ static int convolve_by_libraries(void) {
     return 100 + (int)statistics().libraries;
 }
 
+/// How many of 18 linear layers, convolutions and gradients of f32 the device rounded: they are
+/// thousands of units of f32's precision from the CPU's, and still near.
+static int rounded_in_f32(void) {
+    int count = 0;
+    for (int which = 0; which < 6; which++)
+        for (int of = 0; of < 3; of++) {
+            const bool is_linear = which > 2;
+            nd_tensor *there = is_linear ? linear_on(cuda(0), ND_F32, which > 3, of - 1)
+                                         : convolved_on(cuda(0), ND_F32, which, of);
+            nd_tensor *here = is_linear ? linear_on(cpu, ND_F32, which > 3, of - 1)
+                                        : convolved_on(cpu, ND_F32, which, of);
+            const double apart = distance(there, here);
+            nd_release(there);
+            nd_release(here);
+            assert_true(apart >= 0 && apart < 0x1p25);
+            count += apart > 4000;
+        }
+    return count;
+}
+
+/// What libraries answered for the one is not taken for the other.
+static void test_tf32_where_it_is_allowed(void **state) {
+    (void)state;
+    assert_false(nd_is_tf32());
+    for (int round = 0; round < 2; round++) {
+        assert_int_equal(rounded_in_f32(), 0);
+        nd_set_tf32(true);
+        assert_true(nd_is_tf32());
+        assert_int_equal(rounded_in_f32(), 18);
+        nd_tensor *there = linear_on(cuda(0), ND_F64, true, -1);
+        nd_tensor *here = linear_on(cpu, ND_F64, true, -1);
+        assert_true(distance(there, here) <= 500);
+        nd_release(there);
+        nd_release(here);
+        nd_set_tf32(false);
+    }
+    assert_nothing_left_on_devices();
+}
+
 static void test_F21_convolutions_by_every_library(void **state) {
     (void)state;
     const char *cudnn = getenv("ND_CUDNN");
@@ -280,11 +319,9 @@ int main(int argc, char **argv) {
     if (role_asked(roles, argc, argv, &status))
         return status;
     const struct CMUnitTest tests[] = {
-        ND_TEST(test_products_are_in_order),
-        ND_TEST(test_F21_linear_by_every_library),
-        ND_TEST(test_F21_convolutions_by_every_library),
-        ND_TEST(test_an_epilogue_is_no_kernel),
-        ND_TEST(test_halves_are_added_up_in_f32),
+        ND_TEST(test_products_are_in_order),    ND_TEST(test_F21_linear_by_every_library),
+        ND_TEST(test_tf32_where_it_is_allowed), ND_TEST(test_F21_convolutions_by_every_library),
+        ND_TEST(test_an_epilogue_is_no_kernel), ND_TEST(test_halves_are_added_up_in_f32),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

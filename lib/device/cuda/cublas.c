@@ -10,6 +10,7 @@
 #include "lib/device/cuda/cublas.h"
 #include "lib/device/capture.h"
 #include "lib/device/cuda/gemm.h"
+#include "lib/device/tf32.h"
 #include <dlfcn.h>
 
 typedef int create_function(void **ret_handle);
@@ -112,21 +113,24 @@ static nd_status handle_ready(nd_cuda_device *device) {
     return ND_OK;
 }
 
-static int run_halves(void *handle, const nd_gemm *gemm, int transa, int transb) {
+/// Of f32 by TF32, and of halves.
+static int run_tensor_cores(void *handle, const nd_gemm *gemm, int transa, int transb) {
     const float one = 1.0f, beta = (float)gemm->beta;
+    const int compute = gemm->dtype == ND_F32 ? ND__BLAS_COMPUTE_TF32 : ND__BLAS_COMPUTE_F32;
     const int type = nd__cublas_dtype(gemm->dtype);
     return cublas.gemm_ex(handle, transa, transb, gemm->m, gemm->n, gemm->k, &one, gemm->a, type,
                           gemm->lda, gemm->stride_a, gemm->b, type, gemm->ldb, gemm->stride_b,
-                          &beta, gemm->c, type, gemm->ldc, gemm->stride_c, gemm->batch,
-                          ND__BLAS_COMPUTE_F32, -1);
+                          &beta, gemm->c, type, gemm->ldc, gemm->stride_c, gemm->batch, compute,
+                          -1);
 }
 
 static nd_status run_gemm(void *context, const nd_gemm *gemm) {
     nd_cuda_device *device = context;
     int transa = gemm->transpose_a ? ND__BLAS_TRANSPOSED : ND__BLAS_PLAIN;
     int transb = gemm->transpose_b ? ND__BLAS_TRANSPOSED : ND__BLAS_PLAIN;
-    if (gemm->dtype == ND_F16 || gemm->dtype == ND_BF16)
-        return nd__cublas_status(run_halves(device->blas, gemm, transa, transb));
+    if (gemm->dtype == ND_F16 || gemm->dtype == ND_BF16 ||
+        (gemm->dtype == ND_F32 && nd__tf32_allowed()))
+        return nd__cublas_status(run_tensor_cores(device->blas, gemm, transa, transb));
     if (gemm->dtype == ND_F32) {
         const float one = 1.0f, beta = (float)gemm->beta;
         return nd__cublas_status(cublas.sgemm(device->blas, transa, transb, gemm->m, gemm->n,

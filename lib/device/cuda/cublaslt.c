@@ -10,6 +10,7 @@
 #include "lib/device/cuda/cublas.h"
 #include "lib/device/cuda/gemm.h"
 #include "lib/device/cuda/memo.h"
+#include "lib/device/tf32.h"
 #include <dlfcn.h>
 
 /// What it may ask for, as NVIDIA recommends for Hopper.
@@ -105,7 +106,8 @@ void nd__cublaslt_prepare(nd_cuda_device *device) {
 typedef struct lt_question {
     int64_t m, n, k, lda, ldb, ldc;
     uint32_t epilogue, alignment[3]; ///< of a, b and c
-    int device, dtype, transpose_a, transpose_b;
+    int device, dtype, compute_type;
+    uint32_t transposed; ///< 1: a, 2: b
 } lt_question;
 _Static_assert(sizeof(lt_question) == 6 * 8 + 8 * 4, "no padding");
 
@@ -121,6 +123,7 @@ typedef struct lt_call {
     const nd_cuda_queue *queue;
     const void *bias;
     uint32_t epilogue;
+    int compute_type;
     // Owned; NULL: not made.
     void *desc, *a, *b, *c, *preference;
 } lt_call;
@@ -148,10 +151,12 @@ static uint32_t alignment_of(const void *pointer) {
 
 static int describe_product(lt_call *of, const nd_gemm *gemm) {
     const bool wide = gemm->dtype == ND_F64;
+    of->compute_type = wide                                          ? ND__BLAS_COMPUTE_F64
+                       : gemm->dtype == ND_F32 && nd__tf32_allowed() ? ND__BLAS_COMPUTE_TF32
+                                                                     : ND__BLAS_COMPUTE_F32;
     const int32_t transa = gemm->transpose_a ? ND__BLAS_TRANSPOSED : ND__BLAS_PLAIN;
     const int32_t transb = gemm->transpose_b ? ND__BLAS_TRANSPOSED : ND__BLAS_PLAIN;
-    int status = lt.create_desc(&of->desc, wide ? ND__BLAS_COMPUTE_F64 : ND__BLAS_COMPUTE_F32,
-                                wide ? ND__BLAS_F64 : ND__BLAS_F32);
+    int status = lt.create_desc(&of->desc, of->compute_type, wide ? ND__BLAS_F64 : ND__BLAS_F32);
     if (status == ND__BLAS_SUCCESS)
         status = lt.set_desc(of->desc, ND__LT_DESC_TRANSA, &transa, sizeof transa);
     if (status == ND__BLAS_SUCCESS)
@@ -188,8 +193,8 @@ static lt_question question_of(const lt_call *of, const nd_gemm *gemm) {
         .alignment = {alignment_of(gemm->a), alignment_of(gemm->b), alignment_of(gemm->c)},
         .device = of->device->index,
         .dtype = (int)gemm->dtype,
-        .transpose_a = gemm->transpose_a,
-        .transpose_b = gemm->transpose_b,
+        .compute_type = of->compute_type,
+        .transposed = (gemm->transpose_a ? 1 : 0) | (gemm->transpose_b ? 2 : 0),
     };
 }
 

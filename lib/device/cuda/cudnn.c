@@ -10,6 +10,7 @@
 #include "kernels/windows.h"
 #include "lib/device/capture.h"
 #include "lib/device/cuda/memo.h"
+#include "lib/device/tf32.h"
 #include <dlfcn.h>
 #include <limits.h>
 
@@ -171,6 +172,7 @@ typedef struct dnn_call {
     nd_cuda_device *device;
     const nd_cuda_queue *queue;
     int type, ndim; ///< 4, or 5 where there is depth
+    bool tf32;      ///< f32 may be rounded to it
     // Owned; NULL: not made.
     void *x, *y, *weight, *convolution, *pooling;
 } dnn_call;
@@ -247,9 +249,9 @@ static nd_status describe_convolution(dnn_call *of, const nd__conv_sizes *s) {
                                      ND__DNN_CROSS_CORRELATION, of->type);
     if (status == ND__DNN_SUCCESS)
         status = dnn.set_groups(of->convolution, (int)s->groups);
-    // f32 is never rounded to TF32.
+    // Without it f32 may be rounded to TF32.
     if (status == ND__DNN_SUCCESS)
-        status = dnn.set_math(of->convolution, ND__DNN_FMA_MATH);
+        status = dnn.set_math(of->convolution, of->tf32 ? ND__DNN_DEFAULT_MATH : ND__DNN_FMA_MATH);
     return nd__cudnn_status(status);
 }
 
@@ -288,7 +290,7 @@ typedef struct dnn_choices {
 
 /// All that decides what cuDNN offers.
 typedef struct dnn_question {
-    int64_t op, type, device;
+    int64_t op, type, device, tf32;
     nd__conv_sizes sizes;
 } dnn_question;
 
@@ -314,9 +316,10 @@ static nd_status run_by(const dnn_call *of, const dnn_step *step, const dnn_choi
     return status;
 }
 
-static bool is_acceptable(const nd_dnn_algorithm *offer) {
+static bool is_acceptable(const nd_dnn_algorithm *offer, bool tf32) {
     return offer->status == ND__DNN_SUCCESS && offer->determinism == ND__DNN_DETERMINISTIC &&
-           (offer->math == ND__DNN_FMA_MATH || offer->math == ND__DNN_DEFAULT_MATH) &&
+           (offer->math == ND__DNN_FMA_MATH || offer->math == ND__DNN_DEFAULT_MATH ||
+            (tf32 && offer->math == ND__DNN_TENSOR_MATH)) &&
            offer->workspace <= MOST_WORKSPACE;
 }
 
@@ -334,7 +337,7 @@ static nd_status find_choices(const dnn_call *of, const dnn_step *step,
         return status == ND_ERROR_OUT_OF_MEMORY ? status : ND_ERROR_UNSUPPORTED;
     *ret_choices = (dnn_choices){0};
     for (int i = 0; i < count && i < OFFERS; i++)
-        if (is_acceptable(&offers[i]))
+        if (is_acceptable(&offers[i], of->tf32))
             ret_choices->of[ret_choices->count++] =
                 (dnn_choice){offers[i].algorithm, offers[i].workspace};
     nd__memo_remember(&known_choices, question, ret_choices);
@@ -379,7 +382,8 @@ nd_status nd__cudnn_convolve(nd_cuda_device *device, const nd_cuda_queue *queue,
     dnn_call of = {.device = device,
                    .queue = queue,
                    .type = dtype == ND_F64 ? ND__DNN_F64 : ND__DNN_F32,
-                   .ndim = is_flat ? FULL_NDIM - 1 : FULL_NDIM};
+                   .ndim = is_flat ? FULL_NDIM - 1 : FULL_NDIM,
+                   .tf32 = dtype == ND_F32 && nd__tf32_allowed()};
     pthread_mutex_lock(&device->blas_lock);
     nd_status status = nd__cudnn_handle(device, queue);
     if (status == ND_OK)
@@ -388,7 +392,7 @@ nd_status nd__cudnn_convolve(nd_cuda_device *device, const nd_cuda_queue *queue,
         status = describe_convolution(&of, &s);
     if (status == ND_OK) {
         const dnn_step step = step_of(&of, call);
-        const dnn_question question = {(int64_t)call->op, of.type, device->index, s};
+        const dnn_question question = {(int64_t)call->op, of.type, device->index, of.tf32, s};
         status = run_step(&of, &step, &question);
     }
     release_call(&of);
