@@ -34,4 +34,4 @@ for what in ("2_after", "2_overlap", "2_link_after", "2_link_overlap", "4_after"
     assert metrics["T23_simulated_us_" + what] > 0 and metrics["T23_measured_us_" + what] > 0
 END
 grep -q "nothing hides" "$TEST_TMPDIR/said"
-env PATH=/none "$data_parallel" | grep -q "^SKIPPED: "
+ND_MPIRUN=/none/mpirun "$data_parallel" | grep -q "^SKIPPED: "

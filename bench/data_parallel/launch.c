@@ -10,10 +10,17 @@
 #include <string.h>
 #include <unistd.h>
 
+/// That of the MPI which this program is linked with, since another one's starts each rank as the
+/// only one; ND_MPIRUN in the environment names another.
+static const char *launcher(void) {
+    const char *chosen = getenv("ND_MPIRUN");
+    return chosen ? chosen : *ND_MPIRUN ? ND_MPIRUN : "mpirun";
+}
+
 const char *launch_missing(void) {
     if (!nd_has_mpi())
         return "this program was built without MPI; ND_MPI=1 ./bazelw installs one";
-    return bench_program_exists("mpirun") ? NULL : "there is no mpirun on the PATH";
+    return bench_program_exists(launcher()) ? NULL : "there is no mpirun for its MPI";
 }
 
 void launch_ranks(int ranks, const char *seconds, bench_peer *ret_figures) {
@@ -27,6 +34,6 @@ void launch_ranks(int ranks, const char *seconds, bench_peer *ret_figures) {
     setenv("OMPI_MCA_hwloc_base_binding_policy", "none", 0);
     setenv("OMPI_MCA_btl", "vader,self", 0); // one machine
     setenv("OMPI_MCA_pml", "ob1", 0);
-    const char *const arguments[] = {"mpirun", "-n", number, program, LAUNCH_RANK, seconds, NULL};
+    const char *const arguments[] = {launcher(), "-n", number, program, LAUNCH_RANK, seconds, NULL};
     bench_peer_run(ret_figures, arguments);
 }

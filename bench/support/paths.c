@@ -70,6 +70,8 @@ FILE *bench_open_result(const char *program, const char *path) {
 }
 
 bool bench_program_exists(const char *name) {
+    if (strchr(name, '/'))
+        return access(name, X_OK) == 0;
     const char *path = getenv("PATH");
     while (path && *path) {
         size_t length = strcspn(path, ":");

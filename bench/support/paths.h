@@ -22,7 +22,7 @@ bool bench_check_result(const char *program, const char *path);
 /// That file, emptied, when there is something to write. NULL with a printed message.
 FILE *bench_open_result(const char *program, const char *path);
 
-/// True when a program of this name is in PATH.
+/// True when a program of this name is in PATH, or at this path.
 bool bench_program_exists(const char *name);
 
 #endif
