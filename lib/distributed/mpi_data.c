@@ -32,6 +32,15 @@ static nd_status progress(void *context, const nd_transport_call *call) {
     return answer == MPI_SUCCESS ? ND_OK : nd__mpi_call_refused(call, answer);
 }
 
+/// The operation, or an error.
+static nd_status find_op(const nd_transport_call *call, nd_dtype dtype, nd_collective op,
+                         MPI_Op *ret_op) {
+    nd__lock_acquire(&nd__mpi_call_lock);
+    int answer = nd__mpi_ops_get(dtype, op, ret_op);
+    nd__lock_release(&nd__mpi_call_lock);
+    return answer == MPI_SUCCESS ? ND_OK : nd__mpi_call_refused(call, answer);
+}
+
 /// What came of memory in common; where a rank did not come MPI need not wait for it at exit either.
 static nd_status met(nd_status status) {
     if (status != ND_OK) {
@@ -50,9 +59,12 @@ static nd_status agree(nd_transport *transport, const nd_transport_call *call, u
         return met(nd__node_agree(mpi->node, call, &idle, values));
     size_t bytes = (size_t)count * sizeof *values;
     memcpy(mpi->exchange, values, bytes);
-    nd_status status = ND__MPI_CALL(call, 0,
-                                    MPI_Iallreduce(MPI_IN_PLACE, mpi->exchange, count, MPI_UINT64_T,
-                                                   MPI_MAX, mpi->comm, &request_));
+    MPI_Op largest;
+    nd_status status = find_op(call, ND_U64, ND_COLLECTIVE_MAX, &largest);
+    if (status == ND_OK)
+        status = ND__MPI_CALL(call, 0,
+                              MPI_Iallreduce(MPI_IN_PLACE, mpi->exchange, count, MPI_UINT64_T,
+                                             largest, mpi->comm, &request_));
     if (status == ND_OK)
         memcpy(values, mpi->exchange, bytes);
     return status;
@@ -90,15 +102,6 @@ static nd_status exchange_records(nd_transport *transport, const nd_transport_ca
 /// How many elements the next piece has.
 static int piece(int64_t left) {
     return (int)(left < nd__mpi_largest_count ? left : nd__mpi_largest_count);
-}
-
-/// The operation, or an error.
-static nd_status find_op(const nd_transport_call *call, nd_dtype dtype, nd_collective op,
-                         MPI_Op *ret_op) {
-    nd__lock_acquire(&nd__mpi_call_lock);
-    int answer = nd__mpi_ops_get(dtype, op, ret_op);
-    nd__lock_release(&nd__mpi_call_lock);
-    return answer == MPI_SUCCESS ? ND_OK : nd__mpi_call_refused(call, answer);
 }
 
 /// One all-reduce in a ring.

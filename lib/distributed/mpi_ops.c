@@ -9,7 +9,7 @@
 #include <stddef.h>
 
 /// Of what dtypes the operations are that MPI has not.
-enum { OF_F16, OF_BF16, OF_F32, OF_F64, OF_8_BITS, OF_16_BITS, OWN_DTYPES };
+enum { OF_F16, OF_BF16, OF_F32, OF_F64, OF_I8, OF_I16, OF_U8, OF_U16, OF_U32, OF_U64, OWN_DTYPES };
 
 static MPI_Op own[OWN_DTYPES][3]; ///< by nd_collective: sum, (mean,) max, min
 static bool made[OWN_DTYPES][3];
@@ -45,6 +45,8 @@ MPI_Datatype nd__mpi_ops_type(nd_dtype dtype) {
 #define ADD(a, b) ((a) + (b))
 #define LARGEST(a, b) ((a) > (b) || (a) != (a) ? (a) : (b))
 #define SMALLEST(a, b) ((a) < (b) || (a) != (a) ? (a) : (b))
+#define LARGER(a, b) ((a) > (b) ? (a) : (b))
+#define SMALLER(a, b) ((a) < (b) ? (a) : (b))
 
 #define OPERATION(name, type, wide, load, store, COMBINE)                          \
     static void name(void *in, void *in_out, int *count, MPI_Datatype *datatype) { \
@@ -70,11 +72,21 @@ OPERATION(f64_min, double, double, SAME, SAME, SMALLEST)
 // Of either sign: the bits of a sum that wraps around are the same.
 OPERATION(sum_of_8, uint8_t, unsigned, SAME, (uint8_t), ADD)
 OPERATION(sum_of_16, uint16_t, unsigned, SAME, (uint16_t), ADD)
+OPERATION(u8_max, uint8_t, uint8_t, SAME, SAME, LARGER)
+OPERATION(u8_min, uint8_t, uint8_t, SAME, SAME, SMALLER)
+OPERATION(u16_max, uint16_t, uint16_t, SAME, SAME, LARGER)
+OPERATION(u16_min, uint16_t, uint16_t, SAME, SAME, SMALLER)
+OPERATION(u32_max, uint32_t, uint32_t, SAME, SAME, LARGER)
+OPERATION(u32_min, uint32_t, uint32_t, SAME, SAME, SMALLER)
+OPERATION(u64_max, uint64_t, uint64_t, SAME, SAME, LARGER)
+OPERATION(u64_min, uint64_t, uint64_t, SAME, SAME, SMALLER)
 
 static MPI_User_function *const functions[OWN_DTYPES][3] = {
     [OF_F16] = {f16_sum, f16_max, f16_min}, [OF_BF16] = {bf16_sum, bf16_max, bf16_min},
     [OF_F32] = {NULL, f32_max, f32_min},    [OF_F64] = {NULL, f64_max, f64_min},
-    [OF_8_BITS] = {sum_of_8, NULL, NULL},   [OF_16_BITS] = {sum_of_16, NULL, NULL},
+    [OF_I8] = {sum_of_8, NULL, NULL},       [OF_I16] = {sum_of_16, NULL, NULL},
+    [OF_U8] = {sum_of_8, u8_max, u8_min},   [OF_U16] = {sum_of_16, u16_max, u16_min},
+    [OF_U32] = {NULL, u32_max, u32_min},    [OF_U64] = {NULL, u64_max, u64_min},
 };
 
 /// OWN_DTYPES: MPI's own serve for it.
@@ -89,11 +101,17 @@ static int find(nd_dtype dtype) {
     case ND_F64:
         return OF_F64;
     case ND_I8:
-    case ND_U8:
-        return OF_8_BITS;
+        return OF_I8;
     case ND_I16:
+        return OF_I16;
+    case ND_U8:
+        return OF_U8;
     case ND_U16:
-        return OF_16_BITS;
+        return OF_U16;
+    case ND_U32:
+        return OF_U32;
+    case ND_U64:
+        return OF_U64;
     default:
         return OWN_DTYPES;
     }

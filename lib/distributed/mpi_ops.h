@@ -1,9 +1,10 @@
 // What MPI calls ndarc's dtypes and reductions. Only where there is MPI.
 //
 // MPI's own operations serve where they say what is wanted; for floats of 16 bits, which MPI has
-// not, for maxima of floats, of which MPI does not say what becomes of NaN, and for sums of
-// integers of 8 and 16 bits, which some MPIs stop at the largest number, there are operations of
-// ours. Called under the lock of mpi.c.
+// not, for maxima of floats, of which MPI does not say what becomes of NaN, for sums of integers of
+// 8 and 16 bits, which some MPIs stop at the largest number, and for maxima of unsigned integers,
+// which MPICH 4.0 compares as signed ones, there are operations of ours. Called under the lock of
+// mpi.c.
 #ifndef ND_LIB_DISTRIBUTED_MPI_OPS_H
 #define ND_LIB_DISTRIBUTED_MPI_OPS_H
 #include <mpi.h>
