@@ -2,8 +2,8 @@
 //
 // MPI is begun by whoever comes first, the program or this file, and ended by the same. At the exit
 // of a process that began it here the ranks wait for each other once more, with a deadline, before
-// MPI_Finalize(), which has none: where a rank is missing, or a call was given up, the process ends
-// without it, and mpirun says so.
+// MPI_Finalize(): where a rank is missing, or a call was given up, the process ends without it, and
+// mpirun says so.
 #include "lib/distributed/mpi.h"
 #include "lib/base/error.h"
 
@@ -12,6 +12,7 @@
 #include "lib/base/fork.h"
 #include "lib/distributed/mpi_call.h"
 #include "lib/distributed/mpi_data.h"
+#include "lib/distributed/mpi_finalize.h"
 #include "lib/distributed/mpi_ops.h"
 
 #include <stdlib.h>
@@ -48,7 +49,7 @@ static void finish(void) {
     nd__mpi_call_over = true;
     nd__mpi_ops_free();
     nd__lock_release(&nd__mpi_call_lock);
-    MPI_Finalize();
+    nd__mpi_finalize(exit_seconds);
 }
 
 static nd_status begin(const char *operation) {

@@ -40,5 +40,5 @@ fi
 run_ranks() {
     local ranks=$1
     shift
-    "$mpirun" "${mpirun_options[@]}" -n "$ranks" "$@"
+    ND_TEST_RANKS=$ranks "$mpirun" "${mpirun_options[@]}" -n "$ranks" "$@"
 }

@@ -6,6 +6,8 @@
 #include "tests/testing.h"
 #include <nd/distributed.h>
 
+#include <stdlib.h>
+
 /// A main that runs these tests on every rank; only rank 0's are told of, unless one fails.
 #define RANKS_MAIN(tests)                                 \
     int main(void) {                                      \
@@ -21,6 +23,10 @@ static inline nd_communicator *open_world(double timeout) {
     options.timeout = timeout;
     nd_communicator *world = nd_communicator_from_world(&options);
     assert_handle(world);
+    // Another MPI's mpirun starts each rank as the only one, of which all holds.
+    const char *ranks = getenv("ND_TEST_RANKS");
+    if (ranks)
+        assert_int_equal(nd_communicator_get_size(world), atoi(ranks));
     return world;
 }
 
