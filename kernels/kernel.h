@@ -97,6 +97,9 @@ typedef struct nd_kernel_call {
 //            linear: ndim is 0; i[9] = 1 + an UNARY operation of floats that out then goes through,
 //            or 0 for none; a fourth operand, a bias of n elements i[10] apart, is added to every
 //            row (then f[0] is 0).
+//            matmul_integer: out i32, a and b i8 or u8 each, and the zero points of a and of b, of its dtype, which may lack
+//            data (then 0): their batch axes, and i[9] between those of a's rows, i[10] between those of b's columns. f[0] is 0.
+//            out = (a - zero) (b - zero), modulo 2^32.
 // QUANTIZED  quantized_linear: out [m, n], x [m, k], values [n, k] i8 or [n, k / 2] u8 (two int4 to
 //            a byte, the first in its lower bits), scales [n, k / group] f32, f16 or bf16, and zeros
 //            like them or no such operand (then 0 for i8, 8 for int4); all contiguous. ndim is 0;

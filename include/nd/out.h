@@ -20,8 +20,8 @@
 ///
 /// What is allocated all the same: a converted copy of an operand whose dtype is not the one that
 /// the operation computes in, a dense copy of one that the kernel cannot read as it lies, scratch of
-/// the kernel, views of nd_stack_out()'s inputs. nd_matmul_out(), nd_linear_out(), nd_take_out() and
-/// nd_embedding_out() write a contiguous `out` directly, and make any other a copy of their result.
+/// the kernel, views of nd_stack_out()'s inputs. nd_matmul_out(), nd_linear_out(), nd_matmul_integer_out(),
+/// nd_take_out() and nd_embedding_out() write a contiguous `out` directly, and make any other a copy of their result.
 /// (On CUDA the last bits of a product may depend on how its memory is aligned, as cuBLAS chooses by
 /// that; a new tensor begins at 256 bytes.)
 ///
@@ -285,6 +285,10 @@ ND_API nd_status nd_matmul_out(const nd_tensor *a, const nd_tensor *b, nd_tensor
 /// nd_linear().
 ND_API nd_status nd_linear_out(const nd_tensor *x, const nd_tensor *weight, const nd_tensor *bias,
                                nd_tensor *out);
+/// nd_matmul_integer().
+ND_API nd_status nd_matmul_integer_out(const nd_tensor *a, const nd_tensor *b,
+                                       const nd_tensor *a_zero_point, const nd_tensor *b_zero_point,
+                                       nd_tensor *out);
 /// nd_softmax().
 ND_API nd_status nd_softmax_out(const nd_tensor *x, int axis, nd_tensor *out);
 /// nd_log_softmax().

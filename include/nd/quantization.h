@@ -1,5 +1,6 @@
 /// @file
-/// Weights of 8 and 4 bits: groups of small integers that share a scale, and products with them.
+/// Weights of 8 and 4 bits: groups of small integers that share a scale, and products with them;
+/// and the product of integers of 8 bits, for models both of whose operands are quantized.
 ///
 /// A quantized weight is three ordinary tensors, kept in files and moved to devices as any other:
 ///
@@ -51,6 +52,22 @@ ND_API nd_tensor *nd_unpack_int4(const nd_tensor *x) ND_OWNED;
 ND_API nd_tensor *nd_quantized_linear(const nd_tensor *x, const nd_tensor *values,
                                       const nd_tensor *scales, const nd_tensor *zeros,
                                       const nd_tensor *bias) ND_OWNED;
+/// (a - a_zero_point) (b - b_zero_point), a matrix product of integers of 8 bits: ONNX's
+/// MatMulInteger. a, b: i8 or u8 each, of the shapes that nd_matmul() takes, batched and broadcast as
+/// there -> i32. Sums wrap: they are exact modulo 2^32, whatever the processor; of up to 33,025
+/// products none leaves i32.
+/// A zero point has its operand's dtype; NULL is 0. Of one element (0-d or [1]) it is the whole
+/// operand's; else a_zero_point has one for each row of a, [m] or [..., m, 1], and b_zero_point one
+/// for each column of b, [n] or [..., 1, n], whose leading axes broadcast to the operand's.
+/// The result has no gradient. What the operands stand for has the product scale_a scale_b times it:
+///
+///     nd_tensor *sums = nd_matmul_integer(x, weight, x_zero_point, NULL);  // [..., n]
+///     nd_tensor *y = nd_mul(nd_cast(sums, ND_F32), scales);                // scales: [n]
+///
+/// Errors: ND_ERROR_DTYPE, ND_ERROR_SHAPE, and those of nd_matmul().
+ND_API nd_tensor *nd_matmul_integer(const nd_tensor *a, const nd_tensor *b,
+                                    const nd_tensor *a_zero_point,
+                                    const nd_tensor *b_zero_point) ND_OWNED;
 
 #ifdef __cplusplus
 }

@@ -115,11 +115,26 @@ typedef struct nd__matrix {
     int64_t column_stride;
 } nd__matrix;
 
+/// What the bytes of a factor of matmul_integer stand for: byte b of a line, which is a row of a or a
+/// column of b, for (b xor flip) - (zero xor flip). That is the difference for i8, too, whose flip
+/// makes their order that of u8.
+typedef struct nd__bytes {
+    const uint8_t *zeros; ///< a line's zero point; NULL: 0
+    int64_t zero_stride;  ///< from one line to the next
+    uint8_t flip;         ///< 0x80 for i8, 0 for u8
+} nd__bytes;
+
+/// What is subtracted for a line.
+static inline int32_t nd__bytes_zero(const nd__bytes *bytes, int64_t line) {
+    return (bytes->zeros ? bytes->zeros[line * bytes->zero_stride] : 0) ^ bytes->flip;
+}
+
 /// out = a b, or out += a b. The caller fills what stands above the line.
 typedef struct nd__product {
     int64_t m, n, k;
     nd__matrix a, b, out;
     bool accumulate;
+    nd__bytes a_bytes, b_bytes; ///< of matmul_integer
     // ---------------------------------------------------------------------------------------------
     int64_t tile_rows, tile_columns, tiles_across;
 } nd__product;
@@ -235,6 +250,7 @@ typedef struct nd__cpu_loops {
     const nd__taps_loop *taps;                            ///< f32, f64
     const nd__quantized_loops *quantized;                 ///< f32, f64
     const nd__matmul *matmul;                             ///< by dtype; NULL for bool
+    nd__matmul matmul_integer;
     int64_t small_product; ///< ND__SMALL_PRODUCT, or 0 where a library is faster
     const nd__create_loops *create;
     const nd__pool_planes *pool;        ///< f32, f64

@@ -20,6 +20,7 @@ extern const nd__resample_loops ND_ISA_NAME(nd__cpu_resample_loops)[2];
 extern const nd__sorting_loops ND_ISA_NAME(nd__cpu_sorting_loops);
 extern const nd__matmul ND_ISA_NAME(nd__cpu_matmul)[ND_DTYPE_COUNT];
 
+void ND_ISA_NAME(nd__cpu_matmul_integer)(nd__product *product);
 void ND_ISA_NAME(nd__cpu_stream)(void *to, const void *from, int64_t bytes);
 
 #define ND__TEXT_(name) #name
@@ -49,6 +50,7 @@ void ND_ISA_NAME(nd__cpu_stream)(void *to, const void *from, int64_t bytes);
         .taps = ND_ISA_NAME(nd__cpu_taps_loops),           \
         .quantized = ND_ISA_NAME(nd__cpu_quantized_loops), \
         .matmul = ND_ISA_NAME(nd__cpu_matmul),             \
+        .matmul_integer = ND_ISA_NAME(nd__cpu_matmul_integer), \
         .small_product = ND__SMALL,                        \
         .create = &ND_ISA_NAME(nd__cpu_create_loops),      \
         .pool = ND_ISA_NAME(nd__cpu_pool_planes),          \

@@ -1,4 +1,4 @@
-// matmul and linear: a product per batch entry.
+// matmul, linear and matmul_integer: a product per batch entry.
 //
 // What oneDNN is good at goes there, unless it is so small that the call costs more than the work,
 // or one operand is a vector; the rest to the portable product. Threads share the batch when there
@@ -42,7 +42,7 @@
 
 typedef struct matmul_work {
     const nd_kernel_call *call;
-    int64_t bytes;
+    int64_t bytes[3]; ///< of an element of out, a and b
     nd__matmul portable;
     bool library;
     int64_t rows, columns; ///< of a panel
@@ -52,19 +52,31 @@ typedef struct matmul_work {
     _Atomic nd_status status; ///< of the functions that results go through
 } matmul_work;
 
+static bool is_of_bytes(const nd_kernel_call *call) {
+    return call->op == ND_OP_matmul_integer;
+}
+
+/// What a's or b's bytes stand for; `offset` is the zero points'.
+static nd__bytes bytes_of(const nd_kernel_call *call, int operand, int64_t offset) {
+    const uint8_t *zeros = call->operand[2 + operand].data;
+    return (nd__bytes){.zeros = zeros ? zeros + offset : NULL,
+                       .zero_stride = call->attrs.i[8 + operand],
+                       .flip = call->operand[operand].dtype == ND_I8 ? 0x80 : 0};
+}
+
 static nd__product product_of(const matmul_work *work, int64_t entry) {
     const nd_kernel_call *call = work->call;
     const int64_t *attrs = call->attrs.i;
-    int64_t offset[3] = {0, 0, 0};
+    int64_t offset[ND_MAX_OPERANDS] = {0};
     for (int axis = call->ndim - 1; axis >= 0; axis--) {
         int64_t index = entry % call->shape[axis];
         entry /= call->shape[axis];
-        for (int i = 0; i < 3; i++)
+        for (int i = 0; i < call->noperands; i++)
             offset[i] += index * call->operand[i].strides[axis];
     }
     char *data[3];
     for (int i = 0; i < 3; i++)
-        data[i] = (char *)call->operand[i].data + offset[i] * work->bytes;
+        data[i] = (char *)call->operand[i].data + offset[i] * work->bytes[i];
     nd__product product = {.m = attrs[0],
                            .n = attrs[1],
                            .k = attrs[2],
@@ -72,6 +84,10 @@ static nd__product product_of(const matmul_work *work, int64_t entry) {
                            .b = {data[2], attrs[5], attrs[6]},
                            .out = {data[0], attrs[7], attrs[8]},
                            .accumulate = call->attrs.f[0] != 0.0};
+    if (is_of_bytes(call)) {
+        product.a_bytes = bytes_of(call, 1, offset[3]);
+        product.b_bytes = bytes_of(call, 2, offset[4]);
+    }
     return product;
 }
 
@@ -79,10 +95,15 @@ static nd__product product_of(const matmul_work *work, int64_t entry) {
 static void cut_panel(const matmul_work *work, nd__product *p, int64_t panel) {
     int64_t top = panel / work->panels_across * work->rows;
     int64_t left = panel % work->panels_across * work->columns;
-    p->a.data = (char *)p->a.data + top * p->a.row_stride * work->bytes;
-    p->b.data = (char *)p->b.data + left * p->b.column_stride * work->bytes;
+    const int64_t *bytes = work->bytes;
+    p->a.data = (char *)p->a.data + top * p->a.row_stride * bytes[1];
+    p->b.data = (char *)p->b.data + left * p->b.column_stride * bytes[2];
     p->out.data =
-        (char *)p->out.data + (top * p->out.row_stride + left * p->out.column_stride) * work->bytes;
+        (char *)p->out.data + (top * p->out.row_stride + left * p->out.column_stride) * bytes[0];
+    if (p->a_bytes.zeros)
+        p->a_bytes.zeros += top * p->a_bytes.zero_stride;
+    if (p->b_bytes.zeros)
+        p->b_bytes.zeros += left * p->b_bytes.zero_stride;
     p->m = p->m - top < work->rows ? p->m - top : work->rows;
     p->n = p->n - left < work->columns ? p->n - left : work->columns;
 }
@@ -243,7 +264,8 @@ static bool is_small(const nd__product *p, nd_dtype dtype) {
 
 static nd_status run(const nd_kernel_call *call) {
     nd_dtype dtype = call->operand[0].dtype;
-    nd__matmul portable = nd__cpu_loops_now()->matmul[dtype];
+    const nd__cpu_loops *loops = nd__cpu_loops_now();
+    nd__matmul portable = is_of_bytes(call) ? loops->matmul_integer : loops->matmul[dtype];
     if (!portable)
         return ND_ERROR_UNSUPPORTED;
     int64_t m = call->attrs.i[0], n = call->attrs.i[1], k = call->attrs.i[2];
@@ -251,9 +273,10 @@ static nd_status run(const nd_kernel_call *call) {
     if (m == 0 || n == 0)
         return ND_OK;
     matmul_work work = {.call = call,
-                        .bytes = nd__dtype_bytes(dtype),
+                        .bytes = {nd__dtype_bytes(dtype), nd__dtype_bytes(call->operand[1].dtype),
+                                  nd__dtype_bytes(call->operand[2].dtype)},
                         .portable = portable,
-                        .library = size >= nd__onednn_least_product(dtype),
+                        .library = !is_of_bytes(call) && size >= nd__onednn_least_product(dtype),
                         .panels = 1,
                         .panels_across = 1};
     nd__product first = product_of(&work, 0);

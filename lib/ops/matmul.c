@@ -1,12 +1,11 @@
 // Matrix products: matmul over broadcast batches, and linear with its bias and an activation.
 //
-// A product's operands go to the kernel as they lie in memory whenever one of their two strides is
-// 1, so transposes cost nothing. A batch whose matrices lie behind each other becomes rows of one
-// product. The result is contiguous: what a kernel adds up first may depend on how it lies, and both
-// forms give the same bits.
+// How operands lie for a kernel stands in factor.h. The result is contiguous: what a kernel adds up
+// first may depend on how it lies, and both forms give the same bits.
 #include "lib/ops/matmul.h"
 #include "lib/base/error.h"
 #include "lib/ops/autocast.h"
+#include "lib/ops/factor.h"
 #include "lib/tensor/create.h"
 #include "lib/tensor/launch.h"
 #include "lib/tensor/out.h"
@@ -14,138 +13,11 @@
 #include "lib/tensor/shape.h"
 #include <nd/out.h>
 
-typedef struct operand_matrix {
-    nd_tensor *tensor; ///< owned: the operand itself or a dense copy
-    int64_t rows, columns;
-    int64_t row_stride, column_stride;
-    int batch_ndim;
-} operand_matrix;
-
-/// Fills from the operand's last two axes; a 1-d operand is one row, or one column.
-static void describe_matrix(operand_matrix *m, bool as_column) {
-    const nd_tensor *x = m->tensor;
-    int last = x->ndim - 1;
-    m->batch_ndim = x->ndim < 2 ? 0 : x->ndim - 2;
-    if (x->ndim == 1) {
-        m->rows = as_column ? x->shape[0] : 1;
-        m->columns = as_column ? 1 : x->shape[0];
-        m->row_stride = as_column ? nd__tensor_strides(x)[0] : x->shape[0];
-        m->column_stride = as_column ? 1 : nd__tensor_strides(x)[0];
-        return;
-    }
-    m->rows = x->shape[last - 1];
-    m->columns = x->shape[last];
-    m->row_stride = nd__tensor_strides(x)[last - 1];
-    m->column_stride = nd__tensor_strides(x)[last];
-}
-
-/// Whether a kernel can read the matrix where it lies.
-static bool kernel_reads(const operand_matrix *m) {
-    bool by_rows =
-        (m->column_stride == 1 || m->columns == 1) && (m->rows == 1 || m->row_stride >= m->columns);
-    bool by_columns =
-        (m->row_stride == 1 || m->rows == 1) && (m->columns == 1 || m->column_stride >= m->rows);
-    return by_rows || by_columns;
-}
-
-/// Owned operand matrix in `dtype`; m->tensor is NULL on error. `x` has the dtype.
-static void make_matrix(const char *name, operand_matrix *m, const nd_tensor *x, bool as_column) {
-    m->tensor = nd_retain(x);
-    describe_matrix(m, as_column);
-    if (kernel_reads(m))
-        return;
-    nd_release(m->tensor);
-    m->tensor = nd__operands_dense(name, x, x->dtype);
-    if (m->tensor)
-        describe_matrix(m, as_column);
-}
-
-/// A stride that is never walked may be anything; kernels want one that suits the matrix.
-static void tidy_strides(operand_matrix *m) {
-    if (m->columns == 1 && m->row_stride != 1)
-        m->column_stride = 1;
-    else if (m->rows == 1 && m->column_stride != 1)
-        m->row_stride = 1;
-    else if (m->rows == 1)
-        m->row_stride = m->columns;
-    else if (m->columns == 1)
-        m->column_stride = m->rows;
-}
-
-static void fill_product(nd_kernel_call *call, nd_op op, const operand_matrix *a,
-                         const operand_matrix *b, nd_tensor *out, double beta) {
-    int64_t m = a->rows, n = b->columns;
-    call->op = op;
-    call->noperands = 3;
-    call->operand[0].data = out->data;
-    call->operand[1].data = a->tensor->data;
-    call->operand[2].data = b->tensor->data;
-    for (int i = 0; i < 3; i++)
-        call->operand[i].dtype = out->dtype;
-    const int64_t attrs[9] = {
-        m, n, a->columns, a->row_stride, a->column_stride, b->row_stride, b->column_stride, n, 1};
-    for (int i = 0; i < 9; i++)
-        call->attrs.i[i] = attrs[i];
-    call->attrs.f[0] = beta;
-}
-
-/// Strides of an operand's batch axes, seen through the broadcast to the result's.
-static void batch_strides(const operand_matrix *m, int batch, const int64_t *shape,
-                          int64_t *ret_strides) {
-    int missing = batch - m->batch_ndim;
-    for (int i = 0; i < batch; i++) {
-        bool repeats = i < missing || (m->tensor->shape[i - missing] == 1 && shape[i] != 1);
-        ret_strides[i] = repeats ? 0 : nd__tensor_strides(m->tensor)[i - missing];
-    }
-}
-
-/// One product for a batch whose rows of a follow each other and which shares b.
-static void merge_batch(nd_kernel_call *call) {
-    int64_t *attrs = call->attrs.i;
-    // The stride from one row to the next is free where there is no next row.
-    if (call->ndim == 1 && attrs[0] == 1 && call->operand[1].strides[0] >= attrs[2])
-        attrs[3] = call->operand[1].strides[0];
-    bool rows_follow = call->ndim == 1 && call->operand[2].strides[0] == 0 && attrs[4] == 1 &&
-                       call->operand[1].strides[0] == attrs[0] * attrs[3] &&
-                       call->operand[0].strides[0] == attrs[0] * attrs[7];
-    if (!rows_follow)
-        return;
-    attrs[0] *= call->shape[0];
-    call->ndim = 0;
-}
-
-static nd_status check_inner(const char *name, const nd_tensor *a, const nd_tensor *b,
-                             int64_t a_inner, int64_t b_inner) {
-    if (a_inner == b_inner)
-        return ND_OK;
-    char a_text[ND__SHAPE_TEXT], b_text[ND__SHAPE_TEXT];
-    return nd__error(ND_ERROR_SHAPE, "%s: shapes %s and %s do not fit: %lld against %lld", name,
-                     nd__shape_text(a_text, a->ndim, a->shape),
-                     nd__shape_text(b_text, b->ndim, b->shape), (long long)a_inner,
-                     (long long)b_inner);
-}
-
-/// Result shape of a product, batch axes first. Returns its ndim, or -1 with an error.
-static int product_shape(const operand_matrix *a, const operand_matrix *b, int *ret_batch,
-                         int64_t *ret_shape) {
-    int batch = nd__shape_broadcast("matmul", a->batch_ndim, a->tensor->shape, b->batch_ndim,
-                                    b->tensor->shape, ret_shape);
-    if (batch < 0)
-        return -1;
-    int ndim = batch;
-    if (a->tensor->ndim > 1)
-        ret_shape[ndim++] = a->rows;
-    if (b->tensor->ndim > 1)
-        ret_shape[ndim++] = b->columns;
-    *ret_batch = batch;
-    return ndim;
-}
-
-static nd_tensor *multiply(nd_tensor *out, const nd_tensor *const *inputs, const operand_matrix *a,
-                           const operand_matrix *b) {
+static nd_tensor *multiply(nd_tensor *out, const nd_tensor *const *inputs, const nd__factor *a,
+                           const nd__factor *b) {
     int64_t shape[ND_MAX_DIMS];
     int batch;
-    int ndim = product_shape(a, b, &batch, shape);
+    int ndim = nd__factor_shape("matmul", a, b, &batch, shape);
     if (ndim < 0)
         return NULL;
     nd_tensor *result = nd__out_result("matmul", out, ND__OUT_APART, inputs, 2, inputs[0]->device,
@@ -155,18 +27,10 @@ static nd_tensor *multiply(nd_tensor *out, const nd_tensor *const *inputs, const
     if (!result || result->numel == 0 || a->columns == 0)
         return nd__record(ND_OP_matmul, result, inputs, 2, NULL);
     nd_kernel_call call;
-    fill_product(&call, ND_OP_matmul, a, b, result, 0.0);
-    call.ndim = batch;
-    int64_t matrix = a->rows * b->columns;
-    for (int i = batch - 1; i >= 0; i--) {
-        call.shape[i] = shape[i];
-        call.operand[0].strides[i] = matrix;
-        matrix *= shape[i];
-    }
-    batch_strides(a, batch, shape, call.operand[1].strides);
-    batch_strides(b, batch, shape, call.operand[2].strides);
+    nd__factor_fill(&call, ND_OP_matmul, a, b, result);
+    nd__factor_fill_batches(&call, a, b, batch, shape);
     nd__shape_collapse(&call);
-    merge_batch(&call);
+    nd__factor_merge_batch(&call);
     return nd__operands_run("matmul", result, &call, inputs, 2, NULL);
 }
 
@@ -181,27 +45,21 @@ static nd_tensor *matmul(nd_tensor *out, const nd_tensor *a, const nd_tensor *b)
                   nd_dtype_get_name(a->dtype), nd_dtype_get_name(b->dtype));
         return NULL;
     }
-    if (a->ndim == 0 || b->ndim == 0) {
-        nd__error(ND_ERROR_SHAPE, "matmul: an operand has no dimensions");
-        return NULL;
-    }
-    int64_t a_inner = a->shape[a->ndim - 1];
-    int64_t b_inner = b->shape[b->ndim == 1 ? 0 : b->ndim - 2];
-    if (check_inner("matmul", a, b, a_inner, b_inner) != ND_OK)
+    if (nd__factor_check("matmul", a, b) != ND_OK)
         return NULL;
     nd_auto nd_tensor *a_cast = nd__operands_as_dtype(a, dtype);
     nd_auto nd_tensor *b_cast = a_cast ? nd__operands_as_dtype(b, dtype) : NULL;
     if (!b_cast)
         return NULL;
     const nd_tensor *inputs[] = {a_cast, b_cast};
-    operand_matrix left = {.tensor = NULL}, right = {.tensor = NULL};
-    make_matrix("matmul", &left, a_cast, false);
+    nd__factor left = {.tensor = NULL}, right = {.tensor = NULL};
+    nd__factor_make("matmul", &left, a_cast, false);
     if (left.tensor)
-        make_matrix("matmul", &right, b_cast, true);
+        nd__factor_make("matmul", &right, b_cast, true);
     nd_tensor *result = NULL;
     if (right.tensor) {
-        tidy_strides(&left);
-        tidy_strides(&right);
+        nd__factor_tidy(&left);
+        nd__factor_tidy(&right);
         result = multiply(out, inputs, &left, &right);
     }
     nd_release(left.tensor);
@@ -225,16 +83,17 @@ nd_status nd_matmul_out(const nd_tensor *a, const nd_tensor *b, nd_tensor *out) 
 nd_status nd__matmul_add_to(nd_tensor *sums, const nd_tensor *a, const nd_tensor *b) {
     if (!sums || !a || !b)
         return nd_error_get_status();
-    operand_matrix left = {.tensor = NULL}, right = {.tensor = NULL};
-    make_matrix("matmul", &left, a, false);
+    nd__factor left = {.tensor = NULL}, right = {.tensor = NULL};
+    nd__factor_make("matmul", &left, a, false);
     if (left.tensor)
-        make_matrix("matmul", &right, b, true);
+        nd__factor_make("matmul", &right, b, true);
     nd_status status = right.tensor ? ND_OK : nd_error_get_status();
     if (status == ND_OK && sums->numel > 0 && left.columns > 0) {
-        tidy_strides(&left);
-        tidy_strides(&right);
+        nd__factor_tidy(&left);
+        nd__factor_tidy(&right);
         nd_kernel_call call;
-        fill_product(&call, ND_OP_matmul, &left, &right, sums, 1.0);
+        nd__factor_fill(&call, ND_OP_matmul, &left, &right, sums);
+        call.attrs.f[0] = 1;
         call.ndim = 0;
         status = nd__launch("matmul", sums->device, &call);
     }
@@ -247,7 +106,7 @@ nd_status nd__matmul_add_to(nd_tensor *sums, const nd_tensor *a, const nd_tensor
 
 /// Fills with all of x's leading axes as rows. False where no one stride walks these rows, or where
 /// a kernel could not read them. An axis of size 1 is not walked: its stride says nothing.
-static bool describe_rows(operand_matrix *m) {
+static bool describe_rows(nd__factor *m) {
     const nd_tensor *x = m->tensor;
     int last = x->ndim - 1;
     m->rows = 1;
@@ -264,11 +123,11 @@ static bool describe_rows(operand_matrix *m) {
             return false;
         m->rows *= x->shape[i];
     }
-    return kernel_reads(m);
+    return nd__factor_is_readable(m);
 }
 
 /// x's rows as one matrix: [rows, in]; m->tensor is NULL on error.
-static void make_rows(const char *name, operand_matrix *m, const nd_tensor *x) {
+static void make_rows(const char *name, nd__factor *m, const nd_tensor *x) {
     m->tensor = nd_retain(x);
     if (!describe_rows(m)) {
         nd_release(m->tensor);
@@ -277,16 +136,16 @@ static void make_rows(const char *name, operand_matrix *m, const nd_tensor *x) {
             return;
         describe_rows(m);
     }
-    tidy_strides(m);
+    nd__factor_tidy(m);
 }
 
 /// weight: [out, in] turned: [in, out]; m->tensor is NULL on error.
-static void make_turned(const char *name, operand_matrix *m, const nd_tensor *weight) {
-    make_matrix(name, m, weight, false);
+static void make_turned(const char *name, nd__factor *m, const nd_tensor *weight) {
+    nd__factor_make(name, m, weight, false);
     if (!m->tensor)
         return;
-    tidy_strides(m);
-    operand_matrix turned = *m;
+    nd__factor_tidy(m);
+    nd__factor turned = *m;
     turned.rows = m->columns;
     turned.columns = m->rows;
     turned.row_stride = m->column_stride;
@@ -317,7 +176,7 @@ typedef struct linear_form {
 /// through the activation where that is the kernel's (is_fused()).
 static nd_tensor *multiply_rows(const linear_form *form, nd_tensor *result,
                                 const nd_tensor *const *inputs, size_t count,
-                                const operand_matrix *rows, const operand_matrix *turned) {
+                                const nd__factor *rows, const nd__factor *turned) {
     const char *name = form->name;
     const nd_tensor *bias = inputs[2];
     bool empty = result->numel == 0, nothing_inside = rows->columns == 0;
@@ -330,8 +189,7 @@ static nd_tensor *multiply_rows(const linear_form *form, nd_tensor *result,
     if (!result || empty || nothing_inside)
         return nd__record(ND_OP_linear, result, inputs, count, NULL);
     nd_kernel_call call;
-    fill_product(&call, ND_OP_linear, rows, turned, result, 0.0);
-    call.ndim = 0;
+    nd__factor_fill(&call, ND_OP_linear, rows, turned, result);
     call.attrs.i[9] = form->activation == ND_OP_linear ? 0 : 1 + (int64_t)form->activation;
     call.attrs.i[10] = 0;
     if (bias) {
@@ -352,7 +210,7 @@ static nd_tensor *linear_of(const linear_form *form, nd_tensor *out,
     for (int i = 0; i < x->ndim - 1; i++)
         shape[i] = x->shape[i];
     shape[x->ndim - 1] = weight->shape[0];
-    operand_matrix rows = {.tensor = NULL}, turned = {.tensor = NULL};
+    nd__factor rows = {.tensor = NULL}, turned = {.tensor = NULL};
     make_rows(form->name, &rows, x);
     if (rows.tensor)
         make_turned(form->name, &turned, weight);
@@ -378,7 +236,7 @@ static nd_status check_linear(const char *name, const nd_tensor *x, const nd_ten
         return nd__error(ND_ERROR_SHAPE,
                          "%s: x has %d dimensions and needs 1, weight has %d and needs 2", name,
                          x->ndim, weight->ndim);
-    status = check_inner(name, x, weight, x->shape[x->ndim - 1], weight->shape[1]);
+    status = nd__factor_check_inner(name, x, weight, x->shape[x->ndim - 1], weight->shape[1]);
     if (status == ND_OK && bias && (bias->ndim != 1 || bias->shape[0] != weight->shape[0])) {
         char text[ND__SHAPE_TEXT];
         return nd__error(ND_ERROR_SHAPE, "%s: bias has shape %s and must have [%lld]", name,

@@ -380,6 +380,7 @@ __attribute__((always_inline, warn_unused_result)) static inline void *nd__owned
 #define nd_pack_int4(...) ND__NEW_TENSOR(nd_pack_int4, __VA_ARGS__)
 #define nd_unpack_int4(...) ND__NEW_TENSOR(nd_unpack_int4, __VA_ARGS__)
 #define nd_quantized_linear(...) ND__NEW_TENSOR(nd_quantized_linear, __VA_ARGS__)
+#define nd_matmul_integer(...) ND__NEW_TENSOR(nd_matmul_integer, __VA_ARGS__)
 // <nd/linalg.h>
 #define nd_solve(...) ND__NEW_TENSOR(nd_solve, __VA_ARGS__)
 #define nd_solve_triangular(...) ND__NEW_TENSOR(nd_solve_triangular, __VA_ARGS__)

@@ -120,6 +120,7 @@
 #define nd_cummin_out(...) ND__CALL(nd_cummin_out, __VA_ARGS__)
 #define nd_matmul_out(...) ND__CALL(nd_matmul_out, __VA_ARGS__)
 #define nd_linear_out(...) ND__CALL(nd_linear_out, __VA_ARGS__)
+#define nd_matmul_integer_out(...) ND__CALL(nd_matmul_integer_out, __VA_ARGS__)
 #define nd_softmax_out(...) ND__CALL(nd_softmax_out, __VA_ARGS__)
 #define nd_log_softmax_out(...) ND__CALL(nd_log_softmax_out, __VA_ARGS__)
 #define nd_masked_softmax_out(...) ND__CALL(nd_masked_softmax_out, __VA_ARGS__)

@@ -808,6 +808,9 @@ inline tensor unpack_int4(const nd_tensor *x) noexcept {
 inline tensor quantized_linear(const nd_tensor *x, const nd_tensor *values, const nd_tensor *scales, const nd_tensor *zeros, const nd_tensor *bias) noexcept {
     return tensor((nd_quantized_linear)(x, values, scales, zeros, bias));
 }
+inline tensor matmul_integer(const nd_tensor *a, const nd_tensor *b, const nd_tensor *a_zero_point, const nd_tensor *b_zero_point) noexcept {
+    return tensor((nd_matmul_integer)(a, b, a_zero_point, b_zero_point));
+}
 inline tensor sort(const nd_tensor *x, int axis, bool descending) noexcept {
     return tensor((nd_sort)(x, axis, descending));
 }
