@@ -145,6 +145,10 @@ typedef void (*nd__matmul)(nd__product *product);
 #define ND__SMALL_PRODUCT ((int64_t)1 << 18)
 #define ND__SMALL_DEPTH 256
 
+/// Rows, or columns, of a product of 8-bit integers up to which the loops read the other matrix where
+/// it lies, faster than any library.
+#define ND__FEW_LINES 8
+
 /// Whether it is a matrix times a vector, or a vector times a matrix, that the portable product
 /// reads in order: at the speed of memory, so that no library is asked.
 static inline bool nd__product_is_matvec(const nd__product *p) {

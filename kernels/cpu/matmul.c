@@ -256,6 +256,15 @@ static void choose_panels(matmul_work *work, const nd__product *p) {
     work->panels = (p->m + rows - 1) / rows * work->panels_across;
 }
 
+/// Whether a library is asked, by the number of multiplications.
+static bool is_for_library(const nd_kernel_call *call, int64_t size) {
+    const int64_t *sizes = call->attrs.i;
+    if (is_of_bytes(call))
+        return size >= nd__onednn_least_bytes() && sizes[0] > ND__FEW_LINES &&
+               sizes[1] > ND__FEW_LINES;
+    return size >= nd__onednn_least_product(call->operand[0].dtype);
+}
+
 /// Whether the loops do a product that a library could do as fast by themselves.
 static bool is_small(const nd__product *p, nd_dtype dtype) {
     return dtype == ND_F32 && p->m * p->n * p->k <= nd__cpu_loops_now()->small_product &&
@@ -276,7 +285,7 @@ static nd_status run(const nd_kernel_call *call) {
                         .bytes = {nd__dtype_bytes(dtype), nd__dtype_bytes(call->operand[1].dtype),
                                   nd__dtype_bytes(call->operand[2].dtype)},
                         .portable = portable,
-                        .library = !is_of_bytes(call) && size >= nd__onednn_least_product(dtype),
+                        .library = is_for_library(call, size),
                         .panels = 1,
                         .panels_across = 1};
     nd__product first = product_of(&work, 0);

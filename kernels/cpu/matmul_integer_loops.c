@@ -37,7 +37,7 @@
 #define TILE_DEPTH 256
 
 /// Rows, or columns, that are few; lines of the other matrix that are walked at once.
-#define FEW_ROWS 8
+#define FEW_ROWS ND__FEW_LINES
 #define DOT_LINES 4
 #define COLUMN_VECTORS 4
 #define MOST_LINES (COLUMN_VECTORS * LANES)
@@ -102,16 +102,32 @@ static inline WORDS widened(const uint8_t *from) {
     return result;
 }
 
+/// Twice as many, each to half a lane.
+static inline HALVES widened_pairs(const uint8_t *from) {
+#if defined(__AVX512BW__)
+    return (HALVES)_mm512_cvtepu8_epi16(_mm256_loadu_si256((const __m256i *)from));
+#elif defined(__AVX2__)
+    return (HALVES)_mm256_cvtepu8_epi16(_mm_loadu_si128((const __m128i *)from));
+#else
+    return __builtin_convertvector(*(const MANY_BYTES *)from, HALVES);
+#endif
+}
+
+typedef uint32_t QUAD __attribute__((vector_size(16), may_alias));
+
+/// In halves: told so, the compiler adds vectors.
 static inline uint32_t sum_of_lanes(WORDS lanes) {
-    uint32_t total = 0;
-    for (int lane = 0; lane < LANES; lane++)
-        total += (uint32_t)lanes[lane];
-    return total;
+    QUAD part[VECTOR_BYTES / 16];
+    memcpy(part, &lanes, sizeof part);
+    ND__UNROLL for (int half = VECTOR_BYTES / 32; half > 0; half /= 2)
+        ND__UNROLL for (int i = 0; i < half; i++) part[i] += part[i + half];
+    return (part[0][0] + part[0][1]) + (part[0][2] + part[0][3]);
 }
 
 /// Results of lines from ... of which those from `begin` on are written.
-static inline void put_lines(int rows, const few_rows *f, int64_t from, int64_t begin,
-                             int64_t count, int32_t (*sums)[MOST_LINES]) {
+static __attribute__((noinline)) void put_lines(int rows, const few_rows *f, int64_t from,
+                                                int64_t begin, int64_t count,
+                                                int32_t (*sums)[MOST_LINES]) {
     for (int row = 0; row < rows && row < f->inside; row++) {
         int32_t *to = f->out + row * f->row_stride + begin * f->line_stride;
         const int32_t *sum = sums[row] + (begin - from);
@@ -350,7 +366,7 @@ static void tiles(void *context, int64_t begin, int64_t end) {
 static void multiply_tiles(nd__product *p) {
     // Smaller tiles when there would be too few for the threads.
     const bool few = p->m * p->n < 4 * TILE_ROWS * TILE_COLUMNS;
-    p->tile_rows = few ? TILE_ROWS / 4 : TILE_ROWS;
+    p->tile_rows = few ? TILE_ROWS / 2 : TILE_ROWS;
     p->tile_columns = few ? TILE_COLUMNS / 2 : TILE_COLUMNS;
     p->tiles_across = (p->n + p->tile_columns - 1) / p->tile_columns;
     const int64_t count = (p->m + p->tile_rows - 1) / p->tile_rows * p->tiles_across;

@@ -1,5 +1,5 @@
-// Products through oneDNN: of f32 by its sgemm, of bf16 by a primitive, where the processor has
-// instructions for them.
+// Products through oneDNN: of f32 by its sgemm, of bf16 by a primitive, and of 8-bit integers by its
+// gemms of those, where the processor has instructions for them.
 //
 // Both want one of an operand's two strides to be 1 and the other at least the row's length;
 // anything else is declined. The primitives are made for sizes that are told when they run, so there
@@ -11,11 +11,13 @@
 #if ND_HAVE_ONEDNN
 #include <dnnl.h>
 #include <pthread.h>
+#include <stdlib.h>
 #include <sys/auxv.h>
 
 /// Below these the portable product is faster.
 #define LEAST_F32 16384
 #define LEAST_BF16 65536
+#define LEAST_BYTES ((int64_t)1 << 18)
 
 /// Its variables have oneDNN print, and write files into the folder a program was called in.
 /// Neither is for the caller of a setuid program to ask.
@@ -75,6 +77,14 @@ int64_t nd__onednn_least_product(nd_dtype dtype) {
         return LEAST_BF16;
 #endif
     return dtype == ND_F32 ? LEAST_F32 : INT64_MAX;
+}
+
+int64_t nd__onednn_least_bytes(void) {
+#if defined(__x86_64__)
+    if (nd__onednn_is_used() && __builtin_cpu_supports("avx512vnni"))
+        return LEAST_BYTES;
+#endif
+    return INT64_MAX;
 }
 
 /// How the operands of a product lie, for oneDNN.
@@ -183,6 +193,65 @@ static dnnl_status_t multiply_bf16(const nd__product *p, const layouts *l) {
     return status;
 }
 
+// ------------------------------------------------------------------------------- integers of 8 bits
+
+/// Whether all lines of a factor have one zero point, which is what oneDNN's gemms take.
+static bool has_one_zero(const nd__bytes *bytes) {
+    return !bytes->zeros || bytes->zero_stride == 0;
+}
+
+/// b of u8 as i8, which has the order of b xor 0x80, one line behind the other. The caller's; NULL when
+/// there is no memory.
+static int8_t *flipped(const nd__product *p, const layouts *l) {
+    const int64_t lines = l->b == 'T' ? p->n : p->k, length = l->b == 'T' ? p->k : p->n;
+    const uint8_t *from = (const uint8_t *)p->b.data;
+    int8_t *copy = malloc((size_t)(lines * length));
+    for (int64_t line = 0; copy && line < lines; line++)
+        for (int64_t i = 0; i < length; i++)
+            copy[line * length + i] = (int8_t)(from[line * l->b_leading + i] ^ 0x80);
+    return copy;
+}
+
+static dnnl_status_t multiply_i8(const nd__product *p, const layouts *l, const int8_t *b,
+                                 int64_t b_leading, int8_t b_zero) {
+    static const int32_t nothing = 0;
+    const uint8_t a_zero = p->a_bytes.zeros ? *p->a_bytes.zeros : 0;
+    if (p->a_bytes.flip)
+        return dnnl_gemm_s8s8s32(l->a, l->b, 'F', p->m, p->n, p->k, 1.0f, (const int8_t *)p->a.data,
+                                 l->a_leading, (int8_t)a_zero, b, b_leading, b_zero, 0.0f,
+                                 (int32_t *)p->out.data, l->out_leading, &nothing);
+    return dnnl_gemm_u8s8s32(l->a, l->b, 'F', p->m, p->n, p->k, 1.0f, (const uint8_t *)p->a.data,
+                             l->a_leading, a_zero, b, b_leading, b_zero, 0.0f,
+                             (int32_t *)p->out.data, l->out_leading, &nothing);
+}
+
+/// Where oneDNN may not use VNNI (its variable ONEDNN_MAX_CPU_ISA) it adds pairs of products with
+/// saturation to 16 bits: then the sums are not its to compute.
+static dnnl_status_t multiply_bytes(const nd__product *p, const layouts *l) {
+    const unsigned vnni = dnnl_cpu_isa_avx512_core_vnni;
+    if (((unsigned)dnnl_get_effective_cpu_isa() & vnni) != vnni || !has_one_zero(&p->a_bytes) ||
+        !has_one_zero(&p->b_bytes))
+        return dnnl_unimplemented;
+    const uint8_t b_zero = p->b_bytes.zeros ? *p->b_bytes.zeros : 0;
+    if (p->b_bytes.flip)
+        return multiply_i8(p, l, (const int8_t *)p->b.data, l->b_leading, (int8_t)b_zero);
+    int8_t *copy = flipped(p, l);
+    if (!copy)
+        return dnnl_out_of_memory;
+    const int64_t length = l->b == 'T' ? p->k : p->n;
+    dnnl_status_t status = multiply_i8(p, l, copy, length, (int8_t)(b_zero ^ 0x80));
+    free(copy);
+    return status;
+}
+
+/// The number of the product's kind, for nd__onednn_enter().
+static uint32_t number_of_kind(const nd__product *p, const layouts *l, nd_dtype dtype) {
+    uint32_t kind = kind_of(p, l->a == 'T', l->b == 'T');
+    if (dtype == ND_I32) // nothing is added to, and a has a sign or none
+        return kind + (p->a_bytes.flip ? ND__ONEDNN_FAMILY / 2 : 0) + 3 * ND__ONEDNN_FAMILY;
+    return kind + (dtype == ND_F32 ? 0 : ND__ONEDNN_FAMILY);
+}
+
 bool nd__onednn_product(const nd__product *p, nd_dtype dtype, nd__onednn_session *session) {
     layouts l;
     char out_transposed;
@@ -190,14 +259,15 @@ bool nd__onednn_product(const nd__product *p, nd_dtype dtype, nd__onednn_session
         !layout(&p->b, p->k, p->n, &l.b, &l.b_leading) ||
         !layout(&p->out, p->m, p->n, &out_transposed, &l.out_leading) || out_transposed != 'N')
         return false;
-    uint32_t kind = kind_of(p, l.a == 'T', l.b == 'T');
-    kind += dtype == ND_F32 ? 0 : ND__ONEDNN_FAMILY;
+    const uint32_t kind = number_of_kind(p, &l, dtype);
     if (session->open && session->before.kind != kind)
         nd__onednn_end(session);
     session->open = session->open || nd__onednn_enter(kind, &session->before);
     if (!session->open)
         return false;
-    dnnl_status_t status = dtype == ND_F32 ? multiply_f32(p, &l) : multiply_bf16(p, &l);
+    dnnl_status_t status = dtype == ND_F32   ? multiply_f32(p, &l)
+                           : dtype == ND_I32 ? multiply_bytes(p, &l)
+                                             : multiply_bf16(p, &l);
     return status == dnnl_success;
 }
 
@@ -217,6 +287,9 @@ bool nd__onednn_is_used(void) {
 }
 int64_t nd__onednn_least_product(nd_dtype dtype) {
     (void)dtype;
+    return INT64_MAX;
+}
+int64_t nd__onednn_least_bytes(void) {
     return INT64_MAX;
 }
 bool nd__onednn_product(const nd__product *product, nd_dtype dtype, nd__onednn_session *session) {

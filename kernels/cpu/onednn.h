@@ -19,9 +19,9 @@ typedef struct nd__onednn_before {
 } nd__onednn_before;
 
 /// Kinds of computations, for nd__onednn_enter(): as many of products of f32, then as many of those
-/// of bf16, then as many of convolutions.
+/// of bf16, then as many of convolutions, then as many of products of 8-bit integers.
 #define ND__ONEDNN_FAMILY 32768
-#define ND__ONEDNN_KINDS (3 * ND__ONEDNN_FAMILY)
+#define ND__ONEDNN_KINDS (4 * ND__ONEDNN_FAMILY)
 
 /// Between these two oneDNN starts no threads on behalf of the calling one, and signals to it wait:
 /// the code that oneDNN generates for products of AVX-512 uses the stack pointer for data, and a
@@ -42,6 +42,8 @@ bool nd__onednn_has_room(void);
 
 /// Multiplications from which a product of the dtype is oneDNN's; INT64_MAX where none is.
 int64_t nd__onednn_least_product(nd_dtype dtype);
+/// The same of 8-bit integers that are added up in 32.
+int64_t nd__onednn_least_bytes(void);
 
 /// Products on this thread, one after the other: those of one kind are entered and left once. Begins
 /// with `open` false.
@@ -50,7 +52,7 @@ typedef struct nd__onednn_session {
     nd__onednn_before before;
 } nd__onednn_session;
 
-/// One product of such a dtype. False, and nothing is written, when the strides do not suit it, when
+/// One product of such a dtype, or of 8-bit integers where that is ND_I32. False, and nothing is written, when the strides do not suit it, when
 /// it is switched off, or when it fails.
 bool nd__onednn_product(const nd__product *product, nd_dtype dtype, nd__onednn_session *session);
 /// Behind the last of them.
