@@ -65,6 +65,8 @@ nd_status nd__cuda_matvec(const nd_cuda_queue *queue, const nd_kernel_call *call
 /// Of 16-bit floats whose rows are aligned; ND_ERROR_UNSUPPORTED for other operands and devices.
 nd_status nd__cuda_matmul_f16(const nd_cuda_queue *queue, const nd_kernel_call *call);
 nd_status nd__cuda_matmul_bf16(const nd_cuda_queue *queue, const nd_kernel_call *call);
+/// Of integers of 8 bits.
+nd_status nd__cuda_matmul_integer(const nd_cuda_queue *queue, const nd_kernel_call *call);
 nd_status nd__cuda_quantized(const nd_cuda_queue *queue, const nd_kernel_call *call);
 nd_status nd__cuda_conv(const nd_cuda_queue *queue, const nd_kernel_call *call);
 nd_status nd__cuda_unfold(const nd_cuda_queue *queue, const nd_kernel_call *call);

@@ -78,7 +78,8 @@ nd_status nd__cuda_launch(const nd_cuda_queue *queue, const nd_kernel_call *call
     case Family::SORT:
         return nd__cuda_sorting(queue, call);
     case Family::MATMUL:
-        return nd__cuda_matmul(queue, call);
+        return call->op == ND_OP_matmul_integer ? nd__cuda_matmul_integer(queue, call)
+                                                : nd__cuda_matmul(queue, call);
     case Family::QUANTIZED:
         return nd__cuda_quantized(queue, call);
     case Family::SOFTMAX:

@@ -17,7 +17,7 @@ int blas_asked(const char *variable) {
 }
 
 bool blas_knows(int type) {
-    return type == F32 || type == F64 || type == F16 || type == BF16;
+    return type == F32 || type == F64 || type == F16 || type == BF16 || type == I8;
 }
 
 double blas_cut_to_tf32(float x) {
@@ -34,6 +34,10 @@ static double element(int type, const void *matrix, long long index) {
         return (double)((const float *)matrix)[index];
     case F64:
         return ((const double *)matrix)[index];
+    case I8:
+        return ((const int8_t *)matrix)[index];
+    case I32:
+        return ((const int32_t *)matrix)[index];
     case F16:
         return (double)nd__f16_to_f32(((const uint16_t *)matrix)[index]);
     default:
@@ -48,6 +52,9 @@ static void set_element(int type, void *matrix, long long index, double value) {
         return;
     case F64:
         ((double *)matrix)[index] = value;
+        return;
+    case I32: // which wraps
+        ((int32_t *)matrix)[index] = (int32_t)(uint32_t)(int64_t)value;
         return;
     case F16:
         ((uint16_t *)matrix)[index] = nd__f64_to_f16(value);
@@ -69,6 +76,10 @@ static double factor(const product *p, const void *matrix, long long index) {
                    : element(p->type, matrix, index);
 }
 
+static int type_of_c(const product *p) {
+    return p->type == I8 ? I32 : p->type;
+}
+
 static void multiply_one(const product *p, int problem, int row, int column) {
     double sum = 0;
     for (int i = 0; i < p->k; i++) {
@@ -81,12 +92,12 @@ static void multiply_one(const product *p, int problem, int row, int column) {
     }
     long long at = problem * p->stride_c + row + column * p->ldc;
     // What is multiplied by zero is not read: it may be anything.
-    double result = p->alpha * sum + (p->beta != 0 ? p->beta * element(p->type, p->c, at) : 0);
+    double result = p->alpha * sum + (p->beta != 0 ? p->beta * element(type_of_c(p), p->c, at) : 0);
     if (p->bias)
         result += element(p->type, p->bias, row);
     if (p->relu && result < 0)
         result = 0;
-    set_element(p->type, p->c, at, result);
+    set_element(type_of_c(p), p->c, at, result);
 }
 
 static void multiply(void *data) {

@@ -15,7 +15,7 @@ enum {
     EXECUTION_FAILED = 13,
     NOT_SUPPORTED = 15
 };
-enum { F32 = 0, F64 = 1, F16 = 2, BF16 = 14 };
+enum { F32 = 0, F64 = 1, F16 = 2, I8 = 3, I32 = 10, BF16 = 14 };
 
 typedef cudaError_t queue_function(cudaStream_t stream, const char *name,
                                    void (*function)(void *data), const void *data, size_t bytes);
@@ -23,7 +23,7 @@ typedef cudaError_t queue_function(cudaStream_t stream, const char *name,
 /// c = activation(alpha op(a) op(b) + beta c + bias), column-major; the bias has one number for
 /// each row of c.
 typedef struct product {
-    int type; ///< of all matrices
+    int type; ///< of all matrices; I8: of a and b, and c is of I32
     bool transpose_a, transpose_b;
     bool relu;
     bool reduced_sums; ///< parts of sums are rounded as results are

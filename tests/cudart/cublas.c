@@ -6,7 +6,8 @@
 #include "tests/cudart/blas.h"
 #include <stdlib.h>
 
-enum { NO_REDUCED_SUMS = 16, COMPUTE_F32 = 68, COMPUTE_TF32 = 77, MAGIC = 0x0B1A5 };
+enum { NO_REDUCED_SUMS = 16, MAGIC = 0x0B1A5 };
+enum { COMPUTE_F32 = 68, COMPUTE_I32 = 72, COMPUTE_TF32 = 77 };
 
 typedef struct handle {
     int magic;
@@ -147,10 +148,12 @@ int cublasGemmStridedBatchedEx(void *made, int transa, int transb, int m, int n,
                                long long stride_a, const void *b, int b_type, int ldb,
                                long long stride_b, const void *beta, void *c, int c_type, int ldc,
                                long long stride_c, int batch, int compute_type, int algorithm) {
-    const bool tf32 = compute_type == COMPUTE_TF32;
-    if (a_type != b_type || a_type != c_type ||
-        (tf32 ? a_type != F32 : a_type != F16 && a_type != BF16) ||
-        (!tf32 && compute_type != COMPUTE_F32) || algorithm != -1)
+    const bool tf32 = a_type == F32 && c_type == F32 && compute_type == COMPUTE_TF32;
+    const bool halves =
+        (a_type == F16 || a_type == BF16) && c_type == a_type && compute_type == COMPUTE_F32;
+    const bool bytes = a_type == I8 && c_type == I32 && compute_type == COMPUTE_I32 &&
+                       ((uintptr_t)a | (uintptr_t)b | (uintptr_t)lda | (uintptr_t)ldb) % 4 == 0;
+    if (a_type != b_type || (!tf32 && !halves && !bytes) || algorithm != -1)
         return NOT_SUPPORTED;
     product p = {.type = a_type,
                  .transpose_a = transa,
@@ -161,8 +164,8 @@ int cublasGemmStridedBatchedEx(void *made, int transa, int transb, int m, int n,
                  .n = n,
                  .k = k,
                  .batch = batch,
-                 .alpha = (double)*(const float *)alpha,
-                 .beta = (double)*(const float *)beta,
+                 .alpha = bytes ? *(const int32_t *)alpha : (double)*(const float *)alpha,
+                 .beta = bytes ? *(const int32_t *)beta : (double)*(const float *)beta,
                  .a = a,
                  .b = b,
                  .c = c,

@@ -124,6 +124,23 @@ static int run_tensor_cores(void *handle, const nd_gemm *gemm, int transa, int t
                           -1);
 }
 
+/// cuBLAS has no product of bytes that are not aligned to four of them.
+static bool is_aligned(const nd_gemm *gemm) {
+    return (uintptr_t)gemm->a % 4 == 0 && (uintptr_t)gemm->b % 4 == 0 && gemm->lda % 4 == 0 &&
+           gemm->ldb % 4 == 0 && gemm->ldc % 4 == 0 &&
+           (gemm->batch == 1 || (gemm->stride_a % 4 == 0 && gemm->stride_b % 4 == 0));
+}
+
+static int run_bytes(void *handle, const nd_gemm *gemm, int transa, int transb) {
+    const int32_t one = 1, zero = 0;
+    if (!is_aligned(gemm))
+        return ND__BLAS_NOT_SUPPORTED;
+    return cublas.gemm_ex(handle, transa, transb, gemm->m, gemm->n, gemm->k, &one, gemm->a,
+                          ND__BLAS_I8, gemm->lda, gemm->stride_a, gemm->b, ND__BLAS_I8, gemm->ldb,
+                          gemm->stride_b, &zero, gemm->c, ND__BLAS_I32, gemm->ldc, gemm->stride_c,
+                          gemm->batch, ND__BLAS_COMPUTE_I32, -1);
+}
+
 static nd_status run_gemm(void *context, const nd_gemm *gemm) {
     nd_cuda_device *device = context;
     int transa = gemm->transpose_a ? ND__BLAS_TRANSPOSED : ND__BLAS_PLAIN;
@@ -131,6 +148,8 @@ static nd_status run_gemm(void *context, const nd_gemm *gemm) {
     if (gemm->dtype == ND_F16 || gemm->dtype == ND_BF16 ||
         (gemm->dtype == ND_F32 && nd__tf32_allowed()))
         return nd__cublas_status(run_tensor_cores(device->blas, gemm, transa, transb));
+    if (gemm->dtype == ND_I8)
+        return nd__cublas_status(run_bytes(device->blas, gemm, transa, transb));
     if (gemm->dtype == ND_F32) {
         const float one = 1.0f, beta = (float)gemm->beta;
         return nd__cublas_status(cublas.sgemm(device->blas, transa, transb, gemm->m, gemm->n,

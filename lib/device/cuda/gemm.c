@@ -27,13 +27,30 @@ static bool describe(int64_t rows, int64_t columns, int64_t row_stride, int64_t 
     return false;
 }
 
+/// What a BLAS multiplies: floats of one dtype, and i8 by i8 without zero points. ND_DTYPE_COUNT: it
+/// does not.
+static nd_dtype dtype_of(const nd_kernel_call *call) {
+    const nd_operand *operands = call->operand;
+    const nd_dtype dtype = operands[0].dtype;
+    if (call->op == ND_OP_matmul_integer)
+        return operands[1].dtype == ND_I8 && operands[2].dtype == ND_I8 && !operands[3].data &&
+                       !operands[4].data
+                   ? ND_I8
+                   : ND_DTYPE_COUNT;
+    const bool is_float = dtype == ND_F32 || dtype == ND_F64 || dtype == ND_F16 || dtype == ND_BF16;
+    return is_float ? dtype : ND_DTYPE_COUNT;
+}
+
+static int64_t bytes_of(nd_dtype dtype) {
+    return dtype == ND_F64 ? 8 : dtype == ND_F32 || dtype == ND_I32 ? 4 : dtype == ND_I8 ? 1 : 2;
+}
+
 static bool make_plan(const nd_kernel_call *call, nd_gemm *ret_plan) {
     const int64_t *i = call->attrs.i;
     int64_t m = i[0], n = i[1], k = i[2];
-    nd_dtype dtype = call->operand[0].dtype;
+    nd_dtype dtype = dtype_of(call);
     bool out_transposed;
-    bool is_float = dtype == ND_F32 || dtype == ND_F64 || dtype == ND_F16 || dtype == ND_BF16;
-    if (!is_float || m < 1 || n < 1 || k < 1)
+    if (dtype == ND_DTYPE_COUNT || m < 1 || n < 1 || k < 1)
         return false;
     if (m > INT_MAX || n > INT_MAX || k > INT_MAX)
         return false;
@@ -66,7 +83,7 @@ nd_status nd__gemm_matmul(const nd_kernel_call *call, nd_gemm_function run, void
         plan.stride_b = call->operand[1].strides[inner];
         plan.stride_c = call->operand[0].strides[inner];
     }
-    int64_t size = plan.dtype == ND_F32 ? 4 : plan.dtype == ND_F64 ? 8 : 2;
+    const int64_t size = bytes_of(plan.dtype), out_size = bytes_of(call->operand[0].dtype);
     for (int64_t outer = 0; outer < outer_count; outer++) {
         int64_t offset[3] = {0, 0, 0};
         int64_t rest = outer;
@@ -76,7 +93,7 @@ nd_status nd__gemm_matmul(const nd_kernel_call *call, nd_gemm_function run, void
             for (int operand = 0; operand < 3; operand++)
                 offset[operand] += position * call->operand[operand].strides[axis];
         }
-        plan.c = (char *)call->operand[0].data + offset[0] * size;
+        plan.c = (char *)call->operand[0].data + offset[0] * out_size;
         plan.b = (const char *)call->operand[1].data + offset[1] * size;
         plan.a = (const char *)call->operand[2].data + offset[2] * size;
         nd_status status = run(context, &plan);

@@ -9,7 +9,7 @@
 
 /// One call: c = op(a) op(b) + beta c, all column-major, for `batch` problems.
 typedef struct nd_gemm {
-    nd_dtype dtype; ///< a float's
+    nd_dtype dtype; ///< a float's; ND_I8: of a and b, and c is i32
     bool transpose_a, transpose_b;
     int m, n, k; ///< c: [m, n]
     const void *a, *b;

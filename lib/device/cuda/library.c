@@ -202,6 +202,8 @@ void nd__library_prepare(nd_cuda_device *device) {
 nd_status nd__library_launch(nd_cuda_device *device, const nd_cuda_queue *queue,
                              const nd_kernel_call *call) {
     switch (call->op) {
+    case ND_OP_matmul_integer:
+        return nd__cublas_matmul(device, queue, call);
     case ND_OP_matmul:
     case ND_OP_linear:
         return multiply(device, queue, call);

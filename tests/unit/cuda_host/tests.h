@@ -56,6 +56,8 @@
     TEST(test_norms_in_parts)                          \
     TEST(test_norms_of_halves_agree)                   \
     TEST(test_quantized_products_agree)                \
+    TEST(test_integer_products_agree)                  \
+    TEST(test_integer_products_by_blas_agree)          \
     TEST(test_convolutions_agree)                      \
     TEST(test_convolutions_of_16_bits_agree)           \
     TEST(test_unfolding_agrees)                        \
