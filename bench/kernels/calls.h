@@ -35,6 +35,8 @@ typedef struct operands {
     const nd_tensor *square[4];                    ///< [256 << i, 256 << i]
     const nd_tensor *leaf_square;                  ///< [512, 512], which requires a gradient
     const nd_tensor *square64, *square_b;          ///< [512, 512], float64 and bfloat16
+    const nd_tensor *bytes[4];                     ///< [256 << i, 256 << i], int8
+    const nd_tensor *few_bytes[2];                 ///< [1, 1024] and [64, 1024], int8
     const nd_tensor *vector;                       ///< [1, 1024]
     const nd_tensor *long_vector;                  ///< [1 << 20]
     const nd_tensor *batch;                        ///< [128, 784]

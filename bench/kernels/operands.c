@@ -73,6 +73,12 @@ bool operands_of_shapes(operands *in) {
     in->leaf_square = leaf(21, 1, ND_SHAPE(512, 512));
     in->square64 = cast(in->square[1], ND_F64);
     in->square_b = cast(in->square[1], ND_BF16);
+    for (int i = 0; i < 4; i++)
+        in->bytes[i] =
+            nd_tmp(nd_randint(nd_key_new(46), -128, 128, 2, nd_get_shape(in->square[i]), ND_I8));
+    for (int i = 0; i < 2; i++)
+        in->few_bytes[i] =
+            nd_tmp(nd_randint(nd_key_new(47), -128, 128, ND_SHAPE(i ? 64 : 1, 1024), ND_I8));
     in->vector = uniform(22, ND_SHAPE(1, 1024), -1, 1);
     in->long_vector = uniform(23, ND_SHAPE(1 << 20), -1, 1);
     in->batch = uniform(24, ND_SHAPE(128, 784), 0, 1);

@@ -8,6 +8,14 @@
     CALL(matmul_2048, nd_matmul(in->square[3], in->square[3]))                                    \
     CALL(matmul_f64_512, nd_matmul(in->square64, in->square64))                                   \
     CALL(matmul_bf16_512, nd_matmul(in->square_b, in->square_b))                                  \
+    CALL(matmul_integer_256, nd_matmul_integer(in->bytes[0], in->bytes[0], NULL, NULL))           \
+    CALL(matmul_integer_512, nd_matmul_integer(in->bytes[1], in->bytes[1], NULL, NULL))           \
+    CALL(matmul_integer_1024, nd_matmul_integer(in->bytes[2], in->bytes[2], NULL, NULL))          \
+    CALL(matmul_integer_2048, nd_matmul_integer(in->bytes[3], in->bytes[3], NULL, NULL))          \
+    CALL(matmul_integer_1x1024x1024,                                                              \
+         nd_matmul_integer(in->few_bytes[0], in->bytes[2], NULL, NULL))                           \
+    CALL(matmul_integer_64x1024x1024,                                                             \
+         nd_matmul_integer(in->few_bytes[1], in->bytes[2], NULL, NULL))                           \
     CALL(matmul_transposed_512, matmul_transposed(in))                                            \
     CALL(matmul_batched, nd_matmul(in->stack_a, in->stack_b))                                     \
     CALL(matmul_heads, nd_matmul(in->heads, in->heads))                                           \

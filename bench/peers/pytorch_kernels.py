@@ -214,13 +214,18 @@ def gradient_calls(n):
 def product_calls():
     square = [uniform(-1, 1, 256 << i, 256 << i) for i in range(4)]
     square64, square_b = square[1].double(), square[1].bfloat16()
+    bytes_of = [torch.randint(-128, 128, a.shape, dtype=torch.int8) for a in square]
+    few_bytes = [torch.randint(-128, 128, (rows, 1024), dtype=torch.int8) for rows in (1, 64)]
     vector, long_vector = uniform(-1, 1, 1, 1024), uniform(-1, 1, 1 << 20)
     batch, layer, layer_bias = uniform(0, 1, 128, 784), leaf(28, 512, 784), leaf(28, 512)
     tokens, projection, projection_bias = leaf(1, 512, 768), leaf(28, 3072, 768), leaf(28, 3072)
     stack_a, stack_b = uniform(-1, 1, 64, 128, 64), uniform(-1, 1, 64, 64, 128)
     heads = uniform(-1, 1, 512, 64, 64)
     work = {"matmul_%d" % len(a): lambda a=a: a @ a for a in square}
+    work.update({"matmul_integer_%d" % len(a): lambda a=a: torch._int_mm(a, a) for a in bytes_of})
     work.update({
+        "matmul_integer_1x1024x1024": lambda: torch._int_mm(few_bytes[0], bytes_of[2]),
+        "matmul_integer_64x1024x1024": lambda: torch._int_mm(few_bytes[1], bytes_of[2]),
         "matmul_f64_512": lambda: square64 @ square64,
         "matmul_bf16_512": lambda: square_b @ square_b,
         "matmul_transposed_512": lambda: square[1] @ square[1].t(),

@@ -59,6 +59,13 @@ static nd_tensor *quantized(const nd_tensor *x, const nd_tensor *weight) {
              : nd_dequantize(values, scales, NULL, ND_F32);
 }
 
+static nd_tensor *integer_product(const nd_tensor *left, const nd_tensor *right) {
+    nd_auto nd_tensor *a = bytes_of(left, ND_U8, false);
+    nd_auto nd_tensor *b = nd_cast(right, ND_I8);
+    nd_auto nd_tensor *zeros = nd_slice(a, 0, 1, 1, -1);
+    return nd_matmul_integer(a, b, zeros, NULL);
+}
+
 static nd_tensor *int4_of(const nd_tensor *weight, bool packed) {
     nd_auto nd_tensor *values = bytes_of(weight, ND_U8, true);
     return packed ? nd_unpack_int4(values) : nd_pack_int4(values);
@@ -114,6 +121,7 @@ static nd_tensor *power_of(const nd_tensor *x) {
     CASE(linear_activation,                                                                  \
          nd_linear_activation(in->x, in->weight, in->bias, ND_ACTIVATION_TANH))              \
     CASE(quantized_linear, quantized(in->x, in->weight))                                     \
+    CASE(matmul_integer, integer_product(in->left, in->right))                               \
     CASE(dequantize, quantized(NULL, in->weight))                                            \
     CASE(pack_int4, int4_of(in->weight, false))                                              \
     CASE(unpack_int4, int4_of(in->weight, true))                                             \

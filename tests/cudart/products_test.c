@@ -4,6 +4,7 @@
 // tests/cudart/planted/ holds bugs that these tests must notice.
 #include "tests/cudart/backend.h"
 #include <stdlib.h>
+#include <string.h>
 
 static void assert_nothing_left_on_devices(void) {
     for (int i = 0; i < nd_get_device_count(ND_CUDA); i++)
@@ -131,6 +132,69 @@ static void test_F21_linear_by_every_library(void **state) {
         int queued = WIFEXITED(status) ? WEXITSTATUS(status) - 100 : -1;
         if (queued < cases[i].least || queued > cases[i].most)
             fail_msg("%s=%s: status %d: %s", cases[i].variable, cases[i].value, status, said);
+    }
+}
+
+static nd_tensor *bytes_on(nd_device device, uint64_t stream, int64_t rows, int64_t columns,
+                           nd_dtype dtype) {
+    const int64_t low = dtype == ND_I8 ? -128 : 0;
+    nd_tensor *x = nd_randint((nd_key){7, stream}, low, low + 256, ND_SHAPE(rows, columns), dtype);
+    nd_tensor *there = nd_to(x, device);
+    nd_release(x);
+    return there;
+}
+
+/// Bit 0 and 1 of `how`: a and b have no sign; bit 2: zero points of a's rows.
+static nd_tensor *integers_on(nd_device device, const int64_t *size, int how) {
+    nd_tensor *a = bytes_on(device, 1, size[0], size[2], how & 1 ? ND_U8 : ND_I8);
+    nd_tensor *b = bytes_on(device, 2, size[2], size[1], how & 2 ? ND_U8 : ND_I8);
+    nd_tensor *zeros = nd_slice(a, 0, 1, 1, 1);
+    nd_tensor *y = nd_matmul_integer(a, b, how & 4 ? zeros : NULL, NULL);
+    nd_release(a);
+    nd_release(b);
+    nd_release(zeros);
+    return y;
+}
+
+/// Of the products of bytes those of i8 by i8, without zero points and in whole words, are cuBLAS's:
+/// two. Answers as multiply_by_libraries().
+static int multiply_integers(void) {
+    static const int64_t sizes[][3] = {{9, 24, 200}, {140, 132, 64}, {9, 24, 201},
+                                       {9, 23, 200}, {1, 30, 70},    {30, 1, 70}};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        for (int how = 0; how < 8; how++) {
+            nd_tensor *there = integers_on(cuda(0), sizes[i], how);
+            nd_tensor *here = integers_on(cpu, sizes[i], how);
+            nd_tensor *back = there && here ? nd_to(there, cpu) : NULL;
+            const bool same = back && nd_get_dtype(back) == ND_I32 &&
+                              memcmp(nd_get_data(back), nd_get_data(here),
+                                     (size_t)nd_get_numel(here) * sizeof(int32_t)) == 0;
+            nd_release(there);
+            nd_release(here);
+            nd_release(back);
+            if (!same) {
+                fprintf(stderr, "size %d, how %d\n", (int)i, how);
+                return 1;
+            }
+        }
+    if (nd_synchronize(cuda(0)) != ND_OK || nd_manager_get_total_objects(NULL) != 0 ||
+        statistics().live_blocks != 0)
+        return 2;
+    return 100 + (int)statistics().libraries;
+}
+
+static void test_integers_by_every_library(void **state) {
+    (void)state;
+    const char *cublas = getenv("ND_CUBLAS");
+    assert_non_null(cublas);
+    char kept[4096], said[4096];
+    snprintf(kept, sizeof kept, "%s", cublas);
+    for (int with = 0; with < 2; with++) {
+        setenv("ND_CUBLAS", with ? kept : "/nonexistent/libcublas.so", 1);
+        int status = run_role("multiply_integers", said, sizeof said);
+        setenv("ND_CUBLAS", kept, 1);
+        if (!WIFEXITED(status) || WEXITSTATUS(status) != 100 + 2 * with)
+            fail_msg("%s cuBLAS: status %d: %s", with ? "with" : "without", status, said);
     }
 }
 
@@ -310,6 +374,7 @@ static void test_halves_are_added_up_in_f32(void **state) {
 
 static const role roles[] = {
     {"multiply_by_libraries", multiply_by_libraries},
+    {"multiply_integers", multiply_integers},
     {"convolve_by_libraries", convolve_by_libraries},
     {NULL, NULL},
 };
@@ -319,9 +384,10 @@ int main(int argc, char **argv) {
     if (role_asked(roles, argc, argv, &status))
         return status;
     const struct CMUnitTest tests[] = {
-        ND_TEST(test_products_are_in_order),    ND_TEST(test_F21_linear_by_every_library),
-        ND_TEST(test_tf32_where_it_is_allowed), ND_TEST(test_F21_convolutions_by_every_library),
-        ND_TEST(test_an_epilogue_is_no_kernel), ND_TEST(test_halves_are_added_up_in_f32),
+        ND_TEST(test_products_are_in_order),      ND_TEST(test_F21_linear_by_every_library),
+        ND_TEST(test_integers_by_every_library),  ND_TEST(test_tf32_where_it_is_allowed),
+        ND_TEST(test_an_epilogue_is_no_kernel),   ND_TEST(test_F21_convolutions_by_every_library),
+        ND_TEST(test_halves_are_added_up_in_f32),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

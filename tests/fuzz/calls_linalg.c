@@ -85,6 +85,16 @@ static nd_tensor *with_quantized(const nd_tensor *x, const nd_tensor *weight, co
     return result;
 }
 
+/// The product of bytes of x and y, in which z may be zero points.
+static nd_tensor *integer_product(const nd_tensor *const *in, const fuzz_step *s) {
+    const nd_dtype a_dtype = s->d & 1 ? ND_U8 : ND_I8, b_dtype = s->d & 2 ? ND_U8 : ND_I8;
+    nd_auto nd_tensor *a = nd_cast(in[0], a_dtype);
+    nd_auto nd_tensor *b = nd_cast(in[1], b_dtype);
+    nd_auto nd_tensor *a_zero = s->d & 4 ? nd_cast(in[2], a_dtype) : NULL;
+    nd_auto nd_tensor *b_zero = s->d & 8 ? nd_cast(in[2], b_dtype) : NULL;
+    return nd_matmul_integer(a, b, a_zero, b_zero);
+}
+
 static nd_tensor *numbers_of(const nd_tensor *x, const fuzz_step *s) {
     static nd_tensor *(*const functions[])(const nd_tensor *) = {nd_svdvals, nd_eigvalsh, nd_det};
     return functions[s->d % 3](x);
@@ -111,6 +121,8 @@ WITH(dequantize, 1, with_quantized(NULL, in[0], NULL, s))
 WITH(quantized_linear, 2, with_quantized(in[0], in[1], NULL, s))
 WITH(quantized_linear_bias, 3, with_quantized(in[0], in[1], in[2], s))
 WITH(int4, 1, (s->d % 2 ? nd_pack_int4 : nd_unpack_int4)(in[0]))
+WITH(matmul_integer, 3, integer_product(in, s))
+WITH(integers_given, 3, nd_matmul_integer(in[0], in[1], s->a & 16 ? in[2] : NULL, NULL))
 WITH(quantized_given, 3, nd_quantized_linear(in[0], in[1], in[2], s->a & 16 ? in[2] : NULL, NULL))
 
 const fuzz_call fuzz_linalg_calls[] = {
@@ -118,7 +130,7 @@ const fuzz_call fuzz_linalg_calls[] = {
     ENTRY(outer) ENTRY(kron) ENTRY(tensordot) ENTRY(vecdot) ENTRY(cross) ENTRY(einsum) WAITING(solve) WAITING(solve_triangular)
     WAITING(inv) WAITING(lstsq) WAITING(pinv) WAITING(matrix_power) WAITING(cholesky) WAITING(decompose) WAITING(numbers_of)
     WAITING(matrix_rank) WAITING(matrix_norm) WAITING(dequantize) WAITING(quantized_linear) WAITING(quantized_linear_bias)
-    WAITING(quantized_given) ENTRY(int4)
+    WAITING(quantized_given) ENTRY(int4) ENTRY(matmul_integer) ENTRY(integers_given)
     // clang-format on
     {0},
 };

@@ -126,6 +126,11 @@ static int64_t odd_number(nd_dtype dtype) {
     CASE(quantized_int8, quantized_product(in->a, in->b, 8, false))                  \
     CASE(quantized_int4, quantized_product(nd_tmp(nd_slice(in->a, 1, 53, 1, 1)),     \
                                            nd_tmp(nd_slice(in->b, 0, 52, 1, 1)), 4, true)) \
+    CASE(integers, integer_product(in->a, in->b, ND_I8, ND_I8, false))               \
+    CASE(integers_words, integer_product(nd_tmp(nd_slice(in->a, 0, 52, 1, 1)),       \
+                                         nd_tmp(nd_slice(in->b, 0, 52, 1, 1)), ND_I8, ND_I8, false)) \
+    CASE(integers_zeros, integer_product(in->a, in->b, ND_U8, ND_I8, true))          \
+    CASE(integers_row, integer_product(nd_tmp(nd_slice(in->a, 0, 1, 1, 0)), in->b, ND_I8, ND_U8, true)) \
     CASE(svdvals, nd_svdvals(in->a))                                                 \
     CASE(lstsq, nd_lstsq(in->cube, in->a, -1))                                       \
     CASE(layer_norm, nd_layer_norm(in->a, in->row, in->row, 1e-5, 1))                \

@@ -223,6 +223,31 @@ op("nd_linear_activation", layer, lambda t, e: [*t, e], lambda t, e: ACTIVATIONS
    lambda random, shapes: int(random.integers(len(ACTIVATIONS))))
 
 
+
+# products of integers of 8 bits, whose dtypes are chosen for each; zero points for all of an operand, or its rows and columns
+def integer_factors(random):
+    a, b = factors(random)
+    return [a, b, [a[-2]] if len(a) > 1 and random.integers(2) else [], [b[-1]] if len(b) > 1 and random.integers(2) else []]
+
+
+def some_bytes(operand):
+    def made(random, shapes, dtypes):
+        limits = np.iinfo(dtypes[operand % 2])
+        return random.choice([limits.min, limits.max, *range(limits.min, limits.max)], shapes[operand]).astype(dtypes[operand % 2])
+
+    return made
+
+
+def integer_product(t, extra):
+    a, b, a_zero, b_zero = (x.long() if extra[i] else torch.tensor(0) for i, x in enumerate(t))
+    return torch.matmul(a - (a_zero[:, None] if a_zero.ndim else a_zero), b - b_zero).int()
+
+
+op("nd_matmul_integer", integer_factors, lambda t, e: [x if e[i] else None for i, x in enumerate(t)], integer_product, ["int8"],
+   lambda random, shapes: [*(str(random.choice(["int8", "uint8"])) for _ in range(2)), *(bool(random.integers(2)) for _ in range(2))], order=0,
+   index={operand: some_bytes(operand) for operand in range(4)})
+
+
 # indexing, views, joining
 def indices(random, shapes, axis):
     return random.integers(0, shapes[0][axis], shapes[1])

@@ -2,15 +2,17 @@
 // result, on random views of every dtype, bit for bit, and what lies around what is written.
 #include "tests/elementwise.h"
 #include "tests/unit/ops/out_bits.h"
+#include <nd/quantization.h>
 
 typedef struct operands {
-    nd_tensor *a, *b;             ///< of one dtype; b broadcasts to a
-    nd_tensor *other;             ///< of a's shape and another dtype
-    nd_tensor *condition, *mask;  ///< bool: broadcasts to a, of a's shape
-    nd_tensor *index, *rows;      ///< gather's and take's, along the axis
-    nd_tensor *left, *right;      ///< a product's
-    nd_tensor *x, *weight, *bias; ///< linear's
-    nd_tensor *table;             ///< embedding's
+    nd_tensor *a, *b;                      ///< of one dtype; b broadcasts to a
+    nd_tensor *other;                      ///< of a's shape and another dtype
+    nd_tensor *condition, *mask;           ///< bool: broadcasts to a, of a's shape
+    nd_tensor *index, *rows;               ///< gather's and take's, along the axis
+    nd_tensor *left, *right;               ///< a product's
+    nd_tensor *bytes, *right_bytes, *zero; ///< of one of integers
+    nd_tensor *x, *weight, *bias;          ///< linear's
+    nd_tensor *table;                      ///< embedding's
 } operands;
 
 enum { OPERANDS = sizeof(operands) / sizeof(nd_tensor *) };
@@ -70,6 +72,10 @@ static operands random_operands(nd_dtype dtype) {
     int64_t m = 1 + views_below(5), k = 1 + views_below(40), n = 1 + views_below(6);
     in.left = views_chance(40) ? view(ND_SHAPE(m, k), dtype) : view(ND_SHAPE(few, m, k), dtype);
     in.right = views_chance(60) ? view(ND_SHAPE(k, n), dtype) : view(ND_SHAPE(1, k, n), dtype);
+    in.bytes = view(ND_SHAPE(m, k), ND_U8);
+    in.right_bytes =
+        views_chance(60) ? view(ND_SHAPE(k, n), ND_I8) : view(ND_SHAPE(2, k, n), ND_I8);
+    in.zero = view(ND_SHAPE(n), ND_I8);
     in.x = views_chance(50) ? view(ND_SHAPE(m, k), dtype) : view(ND_SHAPE(few, m, k), dtype);
     in.weight = view(ND_SHAPE(n, k), dtype);
     in.bias = view(1, &n, dtype);
@@ -109,6 +115,7 @@ static void release_operands(operands *in) {
     CASE(cummin, in->a, given.axis) \
     CASE(matmul, in->left, in->right) \
     CASE(linear, in->x, in->weight, given.keepdims ? in->bias : NULL) \
+    CASE(matmul_integer, in->bytes, in->right_bytes, NULL, given.keepdims ? in->zero : NULL) \
     CASE(softmax, in->a, given.axis) \
     CASE(log_softmax, in->a, given.axis) \
     CASE(masked_softmax, in->a, in->condition, given.axis) \
