@@ -47,8 +47,10 @@
 #define ND__UNROLL ND__PRAGMA(GCC unroll 12)
 #define MINIMUM(a, b) ((a) < (b) ? (a) : (b))
 
-typedef int32_t WORDS __attribute__((vector_size(VECTOR_BYTES), aligned(2), may_alias));
-typedef int16_t SHORTS __attribute__((vector_size(VECTOR_BYTES), aligned(2), may_alias));
+typedef uint32_t WORDS __attribute__((vector_size(VECTOR_BYTES), aligned(2), may_alias));
+#if !defined(__SSE2__)
+typedef int32_t INTEGERS __attribute__((vector_size(VECTOR_BYTES), aligned(2), may_alias));
+#endif
 typedef uint16_t HALVES __attribute__((vector_size(VECTOR_BYTES), aligned(2), may_alias));
 typedef uint8_t MANY_BYTES __attribute__((vector_size(VECTOR_BYTES / 2), aligned(1), may_alias));
 
@@ -75,13 +77,13 @@ typedef struct few_rows {
     int inside;                ///< of which are results
     uint32_t totals[FEW_ROWS]; ///< of x's rows
     lines matrix;
-    int32_t *out;
+    uint32_t *out;
     int64_t row_stride, line_stride; ///< of out
 } few_rows;
 
 /// A pair in every lane.
 static inline WORDS repeated(const int16_t *pair) {
-    int32_t both;
+    uint32_t both;
     memcpy(&both, pair, sizeof both);
     return (WORDS){0} + both;
 }
@@ -95,6 +97,11 @@ static inline WORDS widened(const uint8_t *from) {
 #elif defined(__AVX2__)
     const __m256i wide = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)from));
     memcpy(&result, &wide, sizeof result);
+#elif defined(__SSE2__)
+    int32_t bytes;
+    memcpy(&bytes, from, sizeof bytes);
+    const __m128i none = _mm_setzero_si128();
+    result = (WORDS)_mm_unpacklo_epi16(_mm_unpacklo_epi8(_mm_cvtsi32_si128(bytes), none), none);
 #else
     for (int lane = 0; lane < LANES; lane++)
         result[lane] = from[lane];
@@ -108,6 +115,8 @@ static inline HALVES widened_pairs(const uint8_t *from) {
     return (HALVES)_mm512_cvtepu8_epi16(_mm256_loadu_si256((const __m256i *)from));
 #elif defined(__AVX2__)
     return (HALVES)_mm256_cvtepu8_epi16(_mm_loadu_si128((const __m128i *)from));
+#elif defined(__SSE2__)
+    return (HALVES)_mm_unpacklo_epi8(_mm_loadl_epi64((const __m128i *)from), _mm_setzero_si128());
 #else
     return __builtin_convertvector(*(const MANY_BYTES *)from, HALVES);
 #endif
@@ -127,14 +136,13 @@ static inline uint32_t sum_of_lanes(WORDS lanes) {
 /// Results of lines from ... of which those from `begin` on are written.
 static __attribute__((noinline)) void put_lines(int rows, const few_rows *f, int64_t from,
                                                 int64_t begin, int64_t count,
-                                                int32_t (*sums)[MOST_LINES]) {
+                                                uint32_t (*sums)[MOST_LINES]) {
     for (int row = 0; row < rows && row < f->inside; row++) {
-        int32_t *to = f->out + row * f->row_stride + begin * f->line_stride;
-        const int32_t *sum = sums[row] + (begin - from);
+        uint32_t *to = f->out + row * f->row_stride + begin * f->line_stride;
+        const uint32_t *sum = sums[row] + (begin - from);
         for (int64_t i = 0; i < count; i++)
             to[i * f->line_stride] =
-                (int32_t)((uint32_t)sum[i] -
-                          (uint32_t)nd__bytes_zero(&f->matrix.bytes, begin + i) * f->totals[row]);
+                sum[i] - (uint32_t)nd__bytes_zero(&f->matrix.bytes, begin + i) * f->totals[row];
     }
 }
 
@@ -146,7 +154,9 @@ static inline WORDS add_pairs(WORDS sum, WORDS a, WORDS b) {
 #elif defined(__SSE2__)
     return sum + (WORDS)_mm_madd_epi16((__m128i)a, (__m128i)b);
 #else
-    return sum + (a << 16 >> 16) * (b << 16 >> 16) + (a >> 16) * (b >> 16);
+    // b's halves have no sign.
+    const INTEGERS lower = (INTEGERS)(a << 16) >> 16, upper = (INTEGERS)a >> 16;
+    return sum + (WORDS)lower * (b & 0xFFFF) + (WORDS)upper * (b >> 16);
 #endif
 }
 
@@ -163,7 +173,7 @@ static inline WORDS add_pairs(WORDS sum, WORDS a, WORDS b) {
 #endif
 
 typedef struct inner_loops {
-    void (*kernel)(int32_t *result, const int16_t *rows, const int16_t *columns, int64_t depth);
+    void (*kernel)(uint32_t *result, const int16_t *rows, const int16_t *columns, int64_t depth);
     void (*few)(const few_rows *f, int64_t begin, int64_t end);
 } inner_loops;
 
@@ -217,8 +227,7 @@ static void pack_square(int16_t *panel, const uint8_t *from, int64_t line_stride
     WORDS x[LANES], y[LANES];
     const HALVES flips = (HALVES){0} + (uint16_t)flip;
     ND__UNROLL for (int i = 0; i < LANES; i++) x[i] =
-        (WORDS)(__builtin_convertvector(*(const MANY_BYTES *)(from + i * line_stride), HALVES) ^
-                flips);
+        (WORDS)(widened_pairs(from + i * line_stride) ^ flips);
     // Each round deals out two halves; after as many as a lane's number has bits it is transposed.
     for (int round = 1; round < LANES; round *= 2) {
         ND__UNROLL for (int i = 0; i < LANES / 2; i++) {
@@ -233,7 +242,7 @@ static void pack_square(int16_t *panel, const uint8_t *from, int64_t line_stride
 /// LANES lines that lie side by side, pairs of one k and the next.
 static void pack_side_by_side(int16_t *panel, const uint8_t *from, int64_t k_stride, int64_t depth,
                               uint8_t flip) {
-    const WORDS flips = (WORDS){0} + flip * 0x10001;
+    const WORDS flips = (WORDS){0} + flip * 0x10001U;
     for (int64_t k = 0; k < depth; k += 2, panel += 2 * KERNEL_COLUMNS, from += 2 * k_stride)
         *(WORDS *)panel = (widened(from) | widened(from + k_stride) << 16) ^ flips;
 }
@@ -276,12 +285,12 @@ typedef struct tile_room {
 } tile_room;
 
 /// Writes a block of results, of which rows x columns are inside the matrix, or adds it.
-static void put_block(const nd__product *p, const int32_t *result, int64_t top, int64_t left,
+static void put_block(const nd__product *p, const uint32_t *result, int64_t top, int64_t left,
                       int64_t rows, int64_t columns, bool add, const uint32_t *totals,
                       const uint32_t *zeros) {
     for (int64_t row = 0; row < rows; row++) {
         uint32_t *to = (uint32_t *)p->out.data + (top + row) * p->out.row_stride + left;
-        const uint32_t *from = (const uint32_t *)result + row * KERNEL_COLUMNS;
+        const uint32_t *from = result + row * KERNEL_COLUMNS;
         const uint32_t total = totals[row];
         if (add)
             for (int64_t column = 0; column < columns; column++)
@@ -297,7 +306,7 @@ static void multiply_tile(const nd__product *p, int64_t top, int64_t left, const
     const lines a = rows_of_a(p), b = columns_of_b(p);
     const int64_t rows = MINIMUM(p->m - top, p->tile_rows);
     const int64_t columns = MINIMUM(p->n - left, p->tile_columns);
-    int32_t result[KERNEL_ROWS * KERNEL_COLUMNS];
+    uint32_t result[KERNEL_ROWS * KERNEL_COLUMNS];
     for (int64_t i = 0; i < columns; i++)
         room->zeros[i] = (uint32_t)nd__bytes_zero(&b.bytes, left + i);
     for (int64_t begin = 0; begin < p->k; begin += TILE_DEPTH) {
