@@ -180,7 +180,7 @@ static void every_product(void) {
 }
 
 static void random_products(void) {
-    for (int round = 0; round < 100; round++) {
+    for (int round = 0; round < 60; round++) {
         int64_t m = 1 + rand() % (rand() % 2 ? 12 : 70), n = 1 + rand() % (rand() % 2 ? 12 : 150);
         int64_t k = 1 + rand() % (rand() % 2 ? 20 : 600);
         nd_auto nd_tensor *a = filled((layout)(rand() % LAYOUTS), ND_SHAPE(m, k),
