@@ -36,11 +36,12 @@
 #define TILE_COLUMNS 256
 #define TILE_DEPTH 256
 
-/// Rows, or columns, that are few; lines of the other matrix that are walked at once.
+/// Rows, or columns, that are few; lines of the other matrix that are walked at once, along k and
+/// side by side; of these the pairs of k that are added up at once.
 #define FEW_ROWS ND__FEW_LINES
 #define DOT_LINES 4
-#define COLUMN_VECTORS 4
-#define MOST_LINES (COLUMN_VECTORS * LANES)
+#define MOST_LINES 512
+#define COLUMN_PAIRS 4
 /// Multiplications up to which vectors cost more than they give.
 #define TINY_PRODUCT 64
 
@@ -411,7 +412,7 @@ static bool multiply_few(few_rows *f, const lines *x) {
         }
     }
     f->x = room;
-    nd__cpu_parallel(f->matrix.count, f->k * f->rows / 32 + 1, MOST_LINES, few_lines, f);
+    nd__cpu_parallel(f->matrix.count, f->k * f->rows / 32 + 1, 64, few_lines, f);
     return true;
 }
 
