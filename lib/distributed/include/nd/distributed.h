@@ -53,11 +53,11 @@ ND_API bool nd_has_mpi(void);
 
 /// Communicator over all processes that were started together (MPI_COMM_WORLD, duplicated), in the
 /// current manager. A collective call. Where the program has not initialised MPI this does, with
-/// MPI_THREAD_MULTIPLE, and the library finalizes it when the process exits; the program may have
-/// done it before, with MPI_THREAD_SERIALIZED at least, and then finalizes it itself, after its
-/// last call here. A program that nothing started (mpirun, srun) is rank 0 of 1. Errors:
-/// ND_ERROR_UNSUPPORTED (no MPI, or one for a single thread), ND_ERROR_STATE (MPI was finalized),
-/// ND_ERROR_IO (a rank did not take part).
+/// MPI_THREAD_MULTIPLE, and the library finalizes it when the process exits, or, where that does not
+/// return within the timeout, ends the process without; the program may have done it before, with
+/// MPI_THREAD_SERIALIZED at least, and then finalizes it itself, after its last call here. A program
+/// that nothing started (mpirun, srun) is rank 0 of 1. Errors: ND_ERROR_UNSUPPORTED (no MPI, or one
+/// for a single thread), ND_ERROR_STATE (MPI was finalized), ND_ERROR_IO (a rank did not take part).
 ND_API nd_communicator *nd_communicator_from_world(const nd_communicator_options *options) ND_OWNED;
 /// Communicator over the processes of an MPI communicator of the program's, which is duplicated.
 /// `mpi_comm` is the address of an MPI_Comm. A collective call of these. Errors: as
