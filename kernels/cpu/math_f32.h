@@ -35,7 +35,12 @@ ND__IN_LOOPS float nd__limited_magnitude_f32(float x, float most) {
     return nd__from_bits_f32((uint32_t)(magnitude < limit ? magnitude : limit));
 }
 
-/// e^x for -104 <= x <= 89.
+/// Where e^x is set to be 0: both factors of the result are 0 there, so that nothing underflows. What
+/// does, from -104 on, takes some processors a hundred times as long, and -infinity is common: it is
+/// what a mask leaves.
+#define ND__EXP_BOTTOM_f32 176.0f
+
+/// e^x for -176 <= x <= 89.
 ND__IN_LOOPS float nd__exp_in_range_f32(float x) {
     float shifted = x * 1.44269504f + ND__ROUND_MAGIC;
     float n = shifted - ND__ROUND_MAGIC;
@@ -47,7 +52,7 @@ ND__IN_LOOPS float nd__exp_in_range_f32(float x) {
     float high = (0x1.555916p-5f + 0x1.123fc6p-7f * r) + 0x1.6a1a7p-10f * r2;
     float p = r + r2 * (low + high * r2);
     p = 1.0f + p;
-    // Two factors, because 2^128 and 2^-150 are no floats.
+    // Two factors, because 2^128 and 2^-150 are no floats. An exponent of -127 makes 0.
     int32_t half = exponent >> 1;
     float scale0 = nd__from_bits_f32((uint32_t)(half + 127) << 23);
     float scale1 = nd__from_bits_f32((uint32_t)(exponent - half + 127) << 23);
@@ -56,14 +61,15 @@ ND__IN_LOOPS float nd__exp_in_range_f32(float x) {
 
 /// e^-|x|: 1 ulp, 2 ulp where the result is subnormal; 0 for NaN.
 ND__IN_LOOPS float nd__exp_of_minus_f32(float x) {
-    return nd__exp_in_range_f32(-nd__limited_magnitude_f32(x, 104.0f));
+    return nd__exp_in_range_f32(-nd__limited_magnitude_f32(x, ND__EXP_BOTTOM_f32));
 }
 
 /// e^x: 1 ulp, 2 ulp where the result is subnormal.
 ND__IN_LOOPS float nd__exp_f32(float x) {
-    // As signed integers, what is above 89 is larger; as unsigned ones, what is below -104 is.
+    // As signed integers, what is above 89 is larger; as unsigned ones, what is below -176 is.
     int32_t top = (int32_t)nd__bits_f32(89.0f), bits = (int32_t)nd__bits_f32(x);
-    uint32_t bottom = nd__bits_f32(-104.0f), limited = (uint32_t)(bits < top ? bits : top);
+    uint32_t bottom = nd__bits_f32(-ND__EXP_BOTTOM_f32),
+             limited = (uint32_t)(bits < top ? bits : top);
     limited = limited < bottom ? limited : bottom;
     float result = nd__exp_in_range_f32(nd__from_bits_f32(limited));
     return x != x ? x : result;
