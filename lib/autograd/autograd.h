@@ -38,7 +38,7 @@ nd_status nd__rule_give(const nd_rule_call *call, uint32_t input, nd_tensor *gra
 /// The gradient that waits for an input already, contiguous and of its shape, dtype and device, where
 /// nobody can tell that the rule adds to it in place instead of giving one of its own; else NULL.
 /// Borrowed until the rule returns.
-nd_tensor *nd__rule_waiting(const nd_rule_call *call, uint32_t input);
+nd_tensor *nd__engine_waiting(const nd_rule_call *call, uint32_t input);
 
 /// x as f32 where it is a float of 16 bits, in which a chain of operations would round each time;
 /// else x. Owned.

@@ -298,7 +298,7 @@ static nd_status deposit(nd_pass *pass, const nd_object *source, bool source_is_
     return ND_OK;
 }
 
-nd_tensor *nd__rule_waiting(const nd_rule_call *call, uint32_t input) {
+nd_tensor *nd__engine_waiting(const nd_rule_call *call, uint32_t input) {
     nd_pass *pass = call->pass;
     const nd_node_input *described = &call->node->inputs[input];
     if (pass->create_graph)

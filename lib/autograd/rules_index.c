@@ -39,7 +39,8 @@ nd_status nd__rule_take(const nd_rule_call *call) {
     nd_auto nd_tensor *saved = nd__record_saved(call->node, 0);
     nd_auto nd_tensor *index = row_index(saved, source);
     nd_auto nd_tensor *rows = nd_reshape(nd__rules_output_grad(call), 3, source);
-    nd_tensor *waiting = rows && !nd__dtype_is_half(rows->dtype) ? nd__rule_waiting(call, 0) : NULL;
+    nd_tensor *waiting =
+        rows && !nd__dtype_is_half(rows->dtype) ? nd__engine_waiting(call, 0) : NULL;
     if (waiting && waiting->dtype == rows->dtype) {
         nd_auto nd_tensor *planes = nd_reshape(waiting, 3, target);
         return nd__index_scatter_add_to(planes, rows, index, 1);

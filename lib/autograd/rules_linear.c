@@ -126,7 +126,7 @@ static nd_status give_linear_weight(const nd_rule_call *call, const nd_tensor *r
     nd_auto nd_tensor *transposed = nd_transpose(rows, 0, 1);
     // A weight of several uses, a recurrent or a tied one, has one gradient that all add to.
     nd_tensor *waiting =
-        inputs && !nd__dtype_is_half(inputs->dtype) ? nd__rule_waiting(call, 1) : NULL;
+        inputs && !nd__dtype_is_half(inputs->dtype) ? nd__engine_waiting(call, 1) : NULL;
     if (waiting && transposed && waiting->dtype == inputs->dtype && rows->dtype == inputs->dtype)
         return nd__matmul_add_to(waiting, transposed, inputs);
     return nd__rule_give(call, 1, nd_matmul(transposed, inputs));
