@@ -256,7 +256,7 @@ nd_tensor *gpt_loss(const nd_module *model, const nd_tensor *ids, const nd_tenso
     const nd_tensor *flat = nd_flatten(targets, 0);
     if (checkpointed)
         return nd_retain(loss_by_pieces(model, rows, flat));
-    return nd_retain(nd_cross_entropy(nd_linear(rows, weight_of(model, WORDS), NULL), flat));
+    return loss_of_rows(NULL, 3, (const nd_tensor *[]){rows, weight_of(model, WORDS), flat});
 }
 
 // ------------------------------------------------------------------------------------------- cache

@@ -66,6 +66,26 @@ nd_status nd__factor_check_inner(const char *name, const nd_tensor *a, const nd_
                      (long long)b_inner);
 }
 
+bool nd__factor_make_pair(const char *name, nd__factor *a, nd__factor *b, const nd_tensor *x,
+                          const nd_tensor *y) {
+    a->tensor = b->tensor = NULL;
+    nd__factor_make(name, a, x, false);
+    if (a->tensor)
+        nd__factor_make(name, b, y, true);
+    if (!b->tensor) {
+        nd__factor_release_pair(a, b);
+        return false;
+    }
+    nd__factor_tidy(a);
+    nd__factor_tidy(b);
+    return true;
+}
+
+void nd__factor_release_pair(nd__factor *a, nd__factor *b) {
+    nd_release(a->tensor);
+    nd_release(b->tensor);
+}
+
 nd_status nd__factor_check(const char *name, const nd_tensor *a, const nd_tensor *b) {
     if (a->ndim == 0 || b->ndim == 0)
         return nd__error(ND_ERROR_SHAPE, "%s: an operand has no dimensions", name);

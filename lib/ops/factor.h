@@ -18,6 +18,10 @@ typedef struct nd__factor {
 bool nd__factor_is_readable(const nd__factor *m);
 /// x as a factor, a column where it has one axis and that is asked for; m->tensor is NULL on error.
 void nd__factor_make(const char *name, nd__factor *m, const nd_tensor *x, bool as_column);
+/// Both operands of a product, tidied. False: an error; there is nothing to release then.
+bool nd__factor_make_pair(const char *name, nd__factor *a, nd__factor *b, const nd_tensor *x,
+                          const nd_tensor *y);
+void nd__factor_release_pair(nd__factor *a, nd__factor *b);
 /// A stride that is never walked may be anything; kernels want one that suits the matrix.
 void nd__factor_tidy(nd__factor *m);
 

@@ -52,18 +52,11 @@ static nd_tensor *matmul(nd_tensor *out, const nd_tensor *a, const nd_tensor *b)
     if (!b_cast)
         return NULL;
     const nd_tensor *inputs[] = {a_cast, b_cast};
-    nd__factor left = {.tensor = NULL}, right = {.tensor = NULL};
-    nd__factor_make("matmul", &left, a_cast, false);
-    if (left.tensor)
-        nd__factor_make("matmul", &right, b_cast, true);
-    nd_tensor *result = NULL;
-    if (right.tensor) {
-        nd__factor_tidy(&left);
-        nd__factor_tidy(&right);
-        result = multiply(out, inputs, &left, &right);
-    }
-    nd_release(left.tensor);
-    nd_release(right.tensor);
+    nd__factor left, right;
+    if (!nd__factor_make_pair("matmul", &left, &right, a_cast, b_cast))
+        return NULL;
+    nd_tensor *result = multiply(out, inputs, &left, &right);
+    nd__factor_release_pair(&left, &right);
     return result;
 }
 
@@ -83,22 +76,18 @@ nd_status nd_matmul_out(const nd_tensor *a, const nd_tensor *b, nd_tensor *out) 
 nd_status nd__matmul_add_to(nd_tensor *sums, const nd_tensor *a, const nd_tensor *b) {
     if (!sums || !a || !b)
         return nd_error_get_status();
-    nd__factor left = {.tensor = NULL}, right = {.tensor = NULL};
-    nd__factor_make("matmul", &left, a, false);
-    if (left.tensor)
-        nd__factor_make("matmul", &right, b, true);
-    nd_status status = right.tensor ? ND_OK : nd_error_get_status();
-    if (status == ND_OK && sums->numel > 0 && left.columns > 0) {
-        nd__factor_tidy(&left);
-        nd__factor_tidy(&right);
+    nd__factor left, right;
+    if (!nd__factor_make_pair("matmul", &left, &right, a, b))
+        return nd_error_get_status();
+    nd_status status = ND_OK;
+    if (sums->numel > 0 && left.columns > 0) {
         nd_kernel_call call;
         nd__factor_fill(&call, ND_OP_matmul, &left, &right, sums);
         call.attrs.f[0] = 1;
         call.ndim = 0;
         status = nd__launch("matmul", sums->device, &call);
     }
-    nd_release(left.tensor);
-    nd_release(right.tensor);
+    nd__factor_release_pair(&left, &right);
     return status;
 }
 

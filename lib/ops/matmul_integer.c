@@ -112,18 +112,11 @@ static nd_tensor *multiply(nd_tensor *out, const nd_tensor *const *inputs, const
 static nd_tensor *matmul_integer(nd_tensor *out, const nd_tensor *const *inputs) {
     if (check(inputs) != ND_OK)
         return NULL;
-    nd__factor left = {.tensor = NULL}, right = {.tensor = NULL};
-    nd__factor_make(name, &left, inputs[A], false);
-    if (left.tensor)
-        nd__factor_make(name, &right, inputs[B], true);
-    nd_tensor *result = NULL;
-    if (right.tensor) {
-        nd__factor_tidy(&left);
-        nd__factor_tidy(&right);
-        result = multiply(out, inputs, &left, &right);
-    }
-    nd_release(left.tensor);
-    nd_release(right.tensor);
+    nd__factor left, right;
+    if (!nd__factor_make_pair(name, &left, &right, inputs[A], inputs[B]))
+        return NULL;
+    nd_tensor *result = multiply(out, inputs, &left, &right);
+    nd__factor_release_pair(&left, &right);
     return result;
 }
 
