@@ -4,7 +4,7 @@
 // wait for.
 #include "lib/base/pool.h"
 #include "tests/testing.h"
-#include <dirent.h>
+#include "tests/threads.h"
 #include <nd/threads.h>
 #include <pthread.h>
 #include <sched.h>
@@ -21,16 +21,6 @@
 static void nap(long nanoseconds) {
     struct timespec time = {.tv_nsec = nanoseconds};
     nanosleep(&time, NULL);
-}
-
-static int threads_of_process(void) {
-    int count = 0;
-    DIR *tasks = opendir("/proc/self/task");
-    assert_non_null(tasks);
-    for (struct dirent *entry; (entry = readdir(tasks)) != NULL;)
-        count += entry->d_name[0] != '.';
-    closedir(tasks);
-    return count;
 }
 
 typedef struct tally {
@@ -126,19 +116,19 @@ static void test_every_share_once(void **state) {
 static void test_threads_start_when_wanted_and_end_when_told(void **state) {
     (void)state;
     nd__pool_set_limit(1);
-    int all_at_first = threads_of_process(); // the thread sanitizer has one of its own
+    int all_at_first = nd_test_threads(); // the thread sanitizer has one of its own
     assert_true(rounds(10, 0));
-    assert_int_equal(threads_of_process(), all_at_first);
+    assert_int_equal(nd_test_threads(), all_at_first);
     assert_int_equal(nd_set_num_threads(5), ND_OK);
     assert_int_equal(nd__pool_workers(), 0);
     gather(nd_get_num_threads(), NULL);
     assert_int_equal(nd__pool_workers(), nd_get_num_threads() - 1);
-    assert_int_equal(threads_of_process(), all_at_first + nd_get_num_threads() - 1);
+    assert_int_equal(nd_test_threads(), all_at_first + nd_get_num_threads() - 1);
     assert_int_equal(nd_set_num_threads(2), ND_OK);
     gather(nd_get_num_threads(), NULL);
-    assert_int_equal(threads_of_process(), all_at_first + nd_get_num_threads() - 1);
+    assert_int_equal(nd_test_threads(), all_at_first + nd_get_num_threads() - 1);
     assert_int_equal(nd_set_num_threads(1), ND_OK);
-    assert_int_equal(threads_of_process(), all_at_first);
+    assert_int_equal(nd_test_threads(), all_at_first);
 }
 
 static void test_F30_bad_numbers_of_threads_are_refused(void **state) {
@@ -356,7 +346,7 @@ static void *call_pinned(void *argument) {
 static void test_workers_without_work_end_and_come_back(void **state) {
     (void)state;
     nd__pool_set_limit(1);
-    int all_at_first = threads_of_process();
+    int all_at_first = nd_test_threads();
     nd__pool_set_limit(5);
     for (int i = 0; i < 20; i++) {
         nd__pool_set_idle(LONG_IDLE);
@@ -365,7 +355,7 @@ static void test_workers_without_work_end_and_come_back(void **state) {
         nd__pool_set_idle(1000000);
         if (i % 2)
             rounds(100, 0); // some are asked for while others end
-        while (nd__pool_workers() > 0 || threads_of_process() > all_at_first)
+        while (nd__pool_workers() > 0 || nd_test_threads() > all_at_first)
             nap(100000);
     }
     nd__pool_set_idle(LONG_IDLE);

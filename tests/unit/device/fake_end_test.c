@@ -4,7 +4,7 @@
 #include "lib/device/registry.h"
 #include "lib/object/callback.h"
 #include "tests/testing.h"
-#include <dirent.h>
+#include "tests/threads.h"
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -192,15 +192,6 @@ static void test_F22_fork_then_use(void **state) {
 }
 
 #if CHILD_STARTS_THREADS
-static int threads_of_process(void) {
-    int count = 0;
-    DIR *tasks = opendir("/proc/self/task");
-    for (struct dirent *entry; tasks && (entry = readdir(tasks)) != NULL;)
-        count += entry->d_name[0] != '.';
-    closedir(tasks);
-    return count;
-}
-
 static int lost_in_child(void) {
     void *block = NULL;
     return nd__registry_backend(ND_FAKE)->allocate(0, 64, &block) == ND_ERROR_DEVICE ? 0 : 1;
@@ -218,7 +209,7 @@ static int rest_and_go_on(void) {
             fake->copy_to_host(0, bytes, block, 6) != ND_OK ||
             strcmp(bytes, round ? "again" : "first") != 0)
             return 2;
-        while (threads_of_process() > 1)
+        while (nd_test_threads() > 1)
             usleep(10000);
         if (fake->synchronize(0) != ND_OK || nd__fake_pending(0) != 0)
             return 3;

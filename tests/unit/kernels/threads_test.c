@@ -3,7 +3,7 @@
 #include "kernels/windows.h"
 #include "lib/base/pool.h"
 #include "tests/testing.h"
-#include <dirent.h>
+#include "tests/threads.h"
 #include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -142,23 +142,13 @@ static void test_inside_a_parallel_region(void **state) {
     assert_true(right);
 }
 
-static int threads_of_process(void) {
-    int count = 0;
-    DIR *tasks = opendir("/proc/self/task");
-    assert_non_null(tasks);
-    for (struct dirent *entry; (entry = readdir(tasks)) != NULL;)
-        count += entry->d_name[0] != '.';
-    closedir(tasks);
-    return count;
-}
-
 /// Threads that are there after products and convolutions beyond those before, without the pool's.
 static int foreign_threads(void) {
     nd__pool_set_limit(1);
-    int before = threads_of_process();
+    int before = nd_test_threads();
     nd__pool_set_limit(3);
     bool right = convolve(8, 90) && multiply(384) && convolve(1, 200);
-    int after = threads_of_process() - nd__pool_workers();
+    int after = nd_test_threads() - nd__pool_workers();
     return right ? after - before : -1;
 }
 
