@@ -88,6 +88,18 @@ static inline double nd__sign_f64(double x) {
     return x != x ? x : sign;
 }
 
+// Exponents of e of which the powers, and what these are multiplied with on the way, are normal.
+#define ND__EXPONENTS(T, dtype, most)                                           \
+    static inline bool nd__exponents_are_small_##dtype(const T *x, int64_t n) { \
+        int others = 0;                                                         \
+        for (int64_t i = 0; i < n; i++)                                         \
+            others |= !(nd__abs_##dtype(x[i]) <= (most));                       \
+        return !others;                                                         \
+    }
+ND__EXPONENTS(float, f32, 87.0f)
+ND__EXPONENTS(double, f64, 708.0)
+#undef ND__EXPONENTS
+
 // Bases above 0 that are finite and not subnormal, with exponents that are not huge: of their powers
 // nothing needs to be said beside what the logarithm says (math_f64.h).
 #define ND__POWERS(T, dtype, least)                                                      \

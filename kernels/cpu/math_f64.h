@@ -177,7 +177,7 @@ ND__IN_LOOPS double nd__sigmoid_f64(double x) {
 ND__IN_LOOPS double nd__tanh_f64(double x) {
     double magnitude = fabs(x);
     double limited = magnitude > 20.0 ? 20.0 : magnitude;
-    double t = nd__expm1_halved_f64(2.0 * limited, 0.0);
+    double t = nd__expm1_of_small_f64(2.0 * limited);
     return copysign(t / (t + 2.0), x);
 }
 

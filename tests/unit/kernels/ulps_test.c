@@ -193,10 +193,39 @@ static void test_powers_by_products(void **unused) {
     on_each_isa(powers_by_products);
 }
 
+/// A function that computes a block of ordinary numbers in fewer steps gives each the bits that it has
+/// beside a number that is none of them.
+static void bits_beside_any(void) {
+    static double x[N], alone[N], beside[N];
+    for (size_t p = 0; p < COUNT_OF(promises); p++)
+        for (int d = 0; d < 2 && promises[p].one; d++)
+            for (int kind = SMALL; kind <= THOUSANDS; kind++) {
+                const nd_dtype dtype = d ? ND_F64 : ND_F32;
+                for (int64_t i = 0; i < N; i++)
+                    set(x, dtype, i, fmin(fmax(value_of(kind, dtype), -708), 708));
+                run_dense(promises[p].op, dtype, N, alone, x, NULL);
+                for (int64_t i = 0; i < N; i += 100)
+                    set(x, dtype, i, i % 200 ? INFINITY : NAN);
+                run_dense(promises[p].op, dtype, N, beside, x, NULL);
+                for (int64_t i = 0; i < N; i++) {
+                    double a = get(alone, dtype, i), b = get(beside, dtype, i);
+                    if (i % 100 && a == a && memcmp(&a, &b, sizeof a) != 0)
+                        fail_msg("%s of %a: %a, and %a beside infinity", promises[p].name,
+                                 get(x, dtype, i), a, b);
+                }
+            }
+}
+
+static void test_bits_do_not_depend_on_neighbours(void **unused) {
+    (void)unused;
+    on_each_isa(bits_beside_any);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_errors),
         ND_TEST(test_powers_by_products),
+        ND_TEST(test_bits_do_not_depend_on_neighbours),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
