@@ -80,8 +80,11 @@ ND_API nd_status nd_grad(const nd_tensor *output, size_t count, const nd_tensor 
                          const nd_backward_options *options, nd_tensor **ret_grads);
 
 /// Hook of a tensor: called during backward with the (summed) gradient of x; may return an owned
-/// replacement of the same shape, or NULL to keep it. Runs outside all locks. `context` (may be
-/// NULL) is an edge of x: a hook that captures x makes a cycle, which the collector finds.
+/// replacement of the same shape, or NULL to keep it. Runs outside all locks, with an error of its
+/// own (<nd/error.h>), which begins empty. NULL beside an error is what something that failed in the
+/// hook left: the pass fails with that error. A hook that fails at something and keeps the gradient
+/// all the same calls nd_error_clear(). `context` (may be NULL) is an edge of x: a hook that
+/// captures x makes a cycle, which the collector finds.
 typedef nd_tensor *(*nd_hook)(const nd_tensor *grad, const nd_object *context);
 /// Adds a hook to x, called after those that are there already, in the same short time however many
 /// these are. Errors: ND_ERROR_STATE (x requires no gradient), ND_ERROR_CLOSED,

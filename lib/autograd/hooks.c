@@ -186,15 +186,29 @@ static uint32_t copy_calls(nd_object *const *slot, uint32_t output_index, call *
     return needed;
 }
 
+/// Asks one hook. A hook has an error of its own, which begins empty: with that it says that NULL is
+/// not the answer "keep it" but what a failure inside has left; else it is forgotten.
+static nd_status ask(const call *call, const nd_tensor *gradient, nd_tensor **ret_replacement) {
+    nd_error_state own, *outer;
+    nd__error_begin(&own, &outer);
+    *ret_replacement = call->hook(gradient, call->context);
+    nd__error_end(outer);
+    if (*ret_replacement || own.status == ND_OK)
+        return ND_OK;
+    nd__error_restore(&own);
+    return own.status;
+}
+
 /// Runs one hook on *gradient, which it may replace.
 static nd_status run(const char *operation, const call *call, const nd_node_input *input,
                      nd_tensor **gradient) {
-    nd_tensor *replacement = call->hook(*gradient, call->context);
-    if (!replacement)
-        return ND_OK;
+    nd_tensor *replacement;
+    nd_status status = ask(call, *gradient, &replacement);
+    if (status != ND_OK || !replacement)
+        return status;
     char what[64];
     snprintf(what, sizeof what, "%s: the gradient returned by a hook", operation);
-    nd_status status = nd__gradient_check(what, replacement, input);
+    status = nd__gradient_check(what, replacement, input);
     if (status != ND_OK) {
         nd_release(replacement);
         return status;

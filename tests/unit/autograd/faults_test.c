@@ -162,6 +162,43 @@ static void test_F05_grad(void **state) {
     tear_down(&net);
 }
 
+/// Halves the gradient where its manager takes one object more.
+static nd_tensor *halve_below_a_cap(const nd_tensor *grad, const nd_object *context) {
+    (void)context;
+    nd_auto nd_manager *manager = nd_get_manager_retained(grad);
+    assert_ok(nd_manager_set_cap(manager, 1));
+    nd_tensor *half = nd_mul_scalar(grad, 0.5);
+    assert_null(half);
+    assert_ok(nd_manager_set_cap(manager, 0));
+    return half;
+}
+
+/// A hook has no status to answer with: what fails in it must not look like a gradient to keep.
+static void test_F07_quota_inside_a_hook_fails_the_pass(void **state) {
+    (void)state;
+    nd_auto nd_manager *manager = nd_manager_new(NULL, "step");
+    nd_with_manager(manager) {
+        network net = {.create_graph = false};
+        build(&net);
+        nd_auto nd_tensor *doubled = nd_mul_scalar(net.loss, 2.0);
+        assert_ok(nd_register_hook(net.loss, halve_below_a_cap, NULL));
+        assert_int_equal(nd_backward(doubled, NULL), ND_ERROR_QUOTA);
+        assert_error(ND_ERROR_QUOTA, "manager step is capped at 1");
+        gradients_are_unchanged(&net);
+        assert_int_equal(nd_backward_release(nd_steal(&doubled), NULL), ND_ERROR_QUOTA);
+        assert_error(ND_ERROR_QUOTA, "manager step is capped at 1");
+        gradients_are_unchanged(&net);
+        // A leaf's.
+        assert_ok(nd_remove_hooks(net.loss));
+        assert_ok(nd_register_hook(net.x, halve_below_a_cap, NULL));
+        assert_int_equal(nd_backward(net.loss, NULL), ND_ERROR_QUOTA);
+        assert_error(ND_ERROR_QUOTA, "manager step is capped at 1");
+        gradients_are_unchanged(&net);
+        tear_down(&net);
+    }
+    assert_ok(nd_manager_close(manager, NULL));
+}
+
 static nd_status register_hook(void *data) {
     network *net = data;
     return nd_register_hook(net->x, keep, net->bias);
@@ -220,9 +257,13 @@ static void test_F05_gradcheck(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        ND_TEST(test_F05_backward),       ND_TEST(test_F05_backward_with_graph),
-        ND_TEST(test_F05_grad),           ND_TEST(test_F05_register_hook),
-        ND_TEST(test_F05_function_apply), ND_TEST(test_F05_gradcheck),
+        ND_TEST(test_F05_backward),
+        ND_TEST(test_F05_backward_with_graph),
+        ND_TEST(test_F05_grad),
+        ND_TEST(test_F05_register_hook),
+        ND_TEST(test_F07_quota_inside_a_hook_fails_the_pass),
+        ND_TEST(test_F05_function_apply),
+        ND_TEST(test_F05_gradcheck),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -395,6 +395,75 @@ static void test_B28_hook_that_removes_itself_runs_once(void **state) {
     assert_int_equal(read_log(log)->calls, 2);
 }
 
+static nd_tensor *multiply_badly(const nd_tensor *grad, const nd_object *context) {
+    (void)context;
+    nd_auto nd_tensor *other = nd_zeros(ND_SHAPE(7), ND_F64);
+    return nd_mul(grad, other);
+}
+
+static nd_tensor *give_null_to_an_operation(const nd_tensor *grad, const nd_object *context) {
+    (void)context;
+    return nd_mul(grad, NULL);
+}
+
+static void test_hook_that_fails_fails_the_pass(void **state) {
+    (void)state;
+    nd_auto nd_object *log = new_log();
+    nd_auto nd_tensor *x = make_leaf(VALUES(1, 2));
+    nd_auto nd_tensor *y = nd_mul_scalar(x, 3.0);
+    nd_auto nd_tensor *loss = total(y);
+    assert_ok(nd_register_hook(y, multiply_badly, NULL));
+    assert_ok(nd_register_hook(y, note, log)); // a hook behind it is not called
+    nd_tensor *grad = NULL;
+    assert_int_equal(nd_backward(loss, NULL), ND_ERROR_SHAPE);
+    assert_error(ND_ERROR_SHAPE, "mul: shapes [2] and [7]");
+    assert_int_equal(nd_grad(loss, 1, (const nd_tensor *[]){x}, NULL, &grad), ND_ERROR_SHAPE);
+    assert_error(ND_ERROR_SHAPE, "mul: shapes [2] and [7]");
+    assert_null(grad);
+    assert_null(nd_get_grad(x));
+    assert_int_equal(read_log(log)->calls, 0);
+    // A NULL that comes through is an error of the hook's own, whatever the thread's error was.
+    assert_ok(nd_remove_hooks(y));
+    assert_ok(nd_register_hook(x, give_null_to_an_operation, NULL));
+    assert_null(nd_matmul(x, NULL)); // the thread has an error already
+    assert_int_equal(nd_backward(loss, NULL), ND_ERROR_INVALID_ARGUMENT);
+    assert_error(ND_ERROR_INVALID_ARGUMENT, "mul: b is NULL");
+    assert_null(nd_get_grad(x));
+}
+
+static nd_tensor *try_and_keep(const nd_tensor *grad, const nd_object *context) {
+    assert_int_equal(nd_error_get_status(), ND_OK);
+    nd_release(multiply_badly(grad, context));
+    assert_int_equal(nd_error_get_status(), ND_ERROR_SHAPE);
+    nd_error_clear();
+    return NULL;
+}
+
+static nd_tensor *try_and_replace(const nd_tensor *grad, const nd_object *context) {
+    nd_release(multiply_badly(grad, context));
+    return nd_mul_scalar(grad, 2.0);
+}
+
+static void test_hooks_that_succeed_leave_the_error_alone(void **state) {
+    (void)state;
+    nd_auto nd_tensor *x = make_leaf(VALUES(1, 2));
+    nd_auto nd_tensor *y = nd_mul_scalar(x, 3.0);
+    nd_auto nd_tensor *loss = total(y);
+    assert_ok(nd_register_hook(y, try_and_keep, NULL));
+    assert_ok(nd_register_hook(x, try_and_replace, NULL));
+    assert_ok(nd_backward(loss, NULL));
+    assert_int_equal(nd_error_get_status(), ND_OK);
+    assert_values(nd_get_grad(x), VALUES(6, 6));
+    // Nor one that was there before.
+    assert_int_equal(nd_register_hook(x, NULL, NULL), ND_ERROR_INVALID_ARGUMENT);
+    char before[256];
+    snprintf(before, sizeof before, "%s", nd_error_get_message());
+    assert_ok(nd_backward(loss, NULL));
+    assert_int_equal(nd_error_get_status(), ND_ERROR_INVALID_ARGUMENT);
+    assert_string_equal(nd_error_get_message(), before);
+    nd_error_clear();
+}
+
 static nd_tensor *close_leaf(const nd_tensor *grad, const nd_object *context) {
     (void)grad;
     nd_close((nd_object *)(uintptr_t)nd_list_get((const nd_list *)context, 0));
@@ -420,6 +489,8 @@ int main(void) {
         ND_TEST(test_hook_replaces_the_gradient),
         ND_TEST(test_hooks_run_in_order_and_are_removed),
         ND_TEST(test_hook_errors),
+        ND_TEST(test_hook_that_fails_fails_the_pass),
+        ND_TEST(test_hooks_that_succeed_leave_the_error_alone),
         ND_TEST(test_B28_hooks_are_registered_and_removed_in_constant_time),
         ND_TEST(test_B28_hooks_run_in_the_order_of_their_registration),
         ND_TEST(test_B28_hook_that_removes_itself_runs_once),
