@@ -58,7 +58,8 @@ ND_API nd_tensor *nd_quantized_linear(const nd_tensor *x, const nd_tensor *value
 /// products none leaves i32.
 /// A zero point has its operand's dtype; NULL is 0. Of one element (0-d or [1]) it is the whole
 /// operand's; else a_zero_point has one for each row of a, [m] or [..., m, 1], and b_zero_point one
-/// for each column of b, [n] or [..., 1, n], whose leading axes broadcast to the operand's.
+/// for each column of b, [n] or [..., 1, n], whose leading axes broadcast to the operand's: sizes
+/// equal, 1, or missing on the left.
 /// The result has no gradient. What the operands stand for has the product scale_a scale_b times it:
 ///
 ///     nd_tensor *sums = nd_matmul_integer(x, weight, x_zero_point, NULL);  // [..., n]

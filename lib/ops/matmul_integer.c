@@ -33,10 +33,11 @@ static nd_status check_zero_point(const char *operand, const nd_tensor *zero, co
     bool fits = zero->numel == 1 && zero->ndim <= 1;
     if (!fits && of->ndim > 1 && zero->ndim == 1)
         fits = zero->shape[0] == of->shape[of->ndim - line];
-    if (!fits && of->ndim > 1 && zero->ndim == of->ndim) {
-        fits = zero->shape[of->ndim - (3 - line)] == 1;
-        for (int i = 0; i < of->ndim; i++)
-            fits = fits && (zero->shape[i] == 1 || zero->shape[i] == of->shape[i]);
+    const int missing = of->ndim - zero->ndim;
+    if (!fits && zero->ndim > 1 && missing >= 0) {
+        fits = zero->shape[zero->ndim - (3 - line)] == 1;
+        for (int i = 0; i < zero->ndim; i++)
+            fits = fits && (zero->shape[i] == 1 || zero->shape[i] == of->shape[missing + i]);
     }
     if (fits)
         return ND_OK;
@@ -80,8 +81,9 @@ static void fill_zero_point(nd_kernel_call *call, int operand, const nd_tensor *
     const int64_t *strides = nd__tensor_strides(zero);
     int at = zero->ndim == 1 ? 0 : zero->ndim - line;
     *apart = zero->shape[at] == 1 ? 0 : strides[at];
-    for (int i = 0; zero->ndim > 1 && i < of->batch_ndim; i++)
-        to->strides[batch - of->batch_ndim + i] = zero->shape[i] == 1 ? 0 : strides[i];
+    const int batch_ndim = zero->ndim - 2;
+    for (int i = 0; i < batch_ndim; i++)
+        to->strides[batch - batch_ndim + i] = zero->shape[i] == 1 ? 0 : strides[i];
 }
 
 static nd_tensor *multiply(nd_tensor *out, const nd_tensor *const *inputs, const nd__factor *a,

@@ -162,7 +162,8 @@ static nd_tensor *zero_point(const nd_tensor *x, int axis) {
         for (int i = 0; i < ndim; i++)
             shape[i] = rand() % 3 ? nd_get_shape(x)[i] : 1;
         shape[ndim - (3 - axis)] = 1;
-        return filled((layout)(rand() % LAYOUTS), ndim, shape, dtype, how);
+        int missing = rand() % 2 ? rand() % (ndim - 1) : 0;
+        return filled((layout)(rand() % LAYOUTS), ndim - missing, shape + missing, dtype, how);
     }
 }
 
@@ -336,6 +337,14 @@ static void test_operands_that_do_not_fit(void **state) {
     nd_auto nd_tensor *y = nd_matmul_integer(a, b, number, five);
     assert_shape(y, ND_SHAPE(2, 3, 5));
     assert_false(nd_requires_grad(y));
+    // Leading axes may be missing, but the line's own are where they are.
+    nd_auto nd_tensor *column = nd_zeros(ND_SHAPE(3, 1), ND_U8);
+    nd_auto nd_tensor *row = nd_zeros(ND_SHAPE(1, 3), ND_U8);
+    nd_auto nd_tensor *three = nd_zeros(ND_SHAPE(3, 3, 1), ND_U8);
+    nd_auto nd_tensor *z = nd_matmul_integer(a, b, column, NULL);
+    assert_shape(z, ND_SHAPE(2, 3, 5));
+    assert_refused(nd_matmul_integer(a, b, row, NULL), ND_ERROR_SHAPE, name);
+    assert_refused(nd_matmul_integer(a, b, three, NULL), ND_ERROR_SHAPE, name);
 }
 
 /// A manager that may not hold the result refuses it.
