@@ -103,9 +103,11 @@ ND_API nd_status nd_remove_hooks(nd_tensor *x);
 /// User-defined differentiable function. Set size and version = 1. `forward` runs unrecorded and
 /// writes owned outputs; `backward` gets one gradient per output (NULL: zero) and writes one owned
 /// gradient per input (NULL: zero); when it is written with nd_ operations it can itself be
-/// differentiated. `context` is an object of the user's (may be NULL) that the node holds as an
-/// edge: its type supplies `traverse`, and both functions may keep saved tensors in it. The struct
-/// must outlive every graph it was applied in.
+/// differentiated. It has an error of its own, as a hook has: NULL for an input that wants a
+/// gradient, beside an error, fails the pass with that, whatever backward answers. `context` is an
+/// object of the user's (may be NULL) that the node holds as an edge: its type supplies `traverse`,
+/// and both functions may keep saved tensors in it. The struct must outlive every graph it was
+/// applied in.
 typedef struct nd_function {
     uint32_t size;    ///< sizeof(nd_function)
     uint32_t version; ///< 1

@@ -10,8 +10,8 @@
 /// Callbacks that run where the program does not expect them (finalizers and destructors, those of
 /// weak references, of memory that is freed or wanted, of a device's queue, of cycles that were
 /// found) have an error of their own, which begins empty and is forgotten with them: the program's
-/// stays as it was. A hook of a tensor has one, too, with which the pass fails where the hook returns
-/// NULL (<nd/autograd.h>).
+/// stays as it was. A tensor's hook and the `backward` of an nd_function have one, too, with which
+/// the pass fails where they give NULL (<nd/autograd.h>).
 #ifndef ND_ERROR_H
 #define ND_ERROR_H
 #include <nd/base.h>

@@ -50,15 +50,32 @@ nd_status nd_function_apply(const nd_function *function, const void *context, si
     return status;
 }
 
+/// Runs backward with an error of its own, which begins empty: with that it says that a NULL is not
+/// a gradient of zero but what a failure inside has left; else it is forgotten.
+static nd_status run_backward(const nd_rule_call *call) {
+    const nd_node *node = call->node;
+    nd_error_state own, *outer;
+    nd__error_begin(&own, &outer);
+    nd_status status = node->function->backward(node->context, node->noutputs,
+                                                (const nd_tensor *const *)call->grads,
+                                                node->ninputs, call->ret_grads);
+    nd__error_end(outer);
+    for (uint32_t i = 0; i < node->ninputs && status == ND_OK; i++)
+        if (call->wanted[i] && !call->ret_grads[i])
+            status = own.status;
+    if (status == ND_OK)
+        return ND_OK;
+    nd__error_restore(&own);
+    return user_failure(node->function->name, "backward", status);
+}
+
 /// The rule of a user function's node.
 nd_status nd__rule_function(const nd_rule_call *call) {
     const nd_node *node = call->node;
     const nd_function *function = node->function;
-    nd_status status =
-        function->backward(node->context, node->noutputs, (const nd_tensor *const *)call->grads,
-                           node->ninputs, call->ret_grads);
+    nd_status status = run_backward(call);
     if (status != ND_OK)
-        return user_failure(function->name, "backward", status);
+        return status;
     for (uint32_t i = 0; i < node->ninputs; i++) {
         if (!call->wanted[i] || !call->ret_grads[i])
             continue;

@@ -186,8 +186,8 @@ static uint32_t copy_calls(nd_object *const *slot, uint32_t output_index, call *
     return needed;
 }
 
-/// Asks one hook. A hook has an error of its own, which begins empty: with that it says that NULL is
-/// not the answer "keep it" but what a failure inside has left; else it is forgotten.
+/// Asks one hook. A hook has an error of its own, which begins empty: with that it says that NULL
+/// is not the answer "keep it" but what a failure inside has left; else it is forgotten.
 static nd_status ask(const call *call, const nd_tensor *gradient, nd_tensor **ret_replacement) {
     nd_error_state own, *outer;
     nd__error_begin(&own, &outer);

@@ -336,6 +336,88 @@ static void test_failing_backward(void **state) {
     nd_release(loss);
 }
 
+static nd_status double_forward(const nd_object *context, size_t ninputs,
+                                const nd_tensor *const *inputs, size_t noutputs,
+                                nd_tensor **ret_outputs) {
+    (void)context, (void)ninputs, (void)noutputs;
+    ret_outputs[0] = nd_mul_scalar(inputs[0], 2.0);
+    return ret_outputs[0] ? ND_OK : nd_error_get_status();
+}
+
+/// Looks at nothing that it is given back. Its gradient of the second input is zero.
+static nd_status careless_backward(const nd_object *context, size_t noutputs,
+                                   const nd_tensor *const *grad_outputs, size_t ninputs,
+                                   nd_tensor **ret_grad_inputs) {
+    (void)context, (void)noutputs, (void)ninputs;
+    assert_int_equal(nd_error_get_status(), ND_OK);
+    nd_auto nd_tensor *other = nd_ones(ND_SHAPE(7), ND_F64);
+    ret_grad_inputs[0] = nd_mul(grad_outputs[0], other);
+    return ND_OK;
+}
+
+static nd_status careful_backward(const nd_object *context, size_t noutputs,
+                                  const nd_tensor *const *grad_outputs, size_t ninputs,
+                                  nd_tensor **ret_grad_inputs) {
+    careless_backward(context, noutputs, grad_outputs, ninputs, ret_grad_inputs);
+    assert_null(ret_grad_inputs[0]);
+    nd_error_clear();
+    return ND_OK;
+}
+
+static nd_status half_backward(const nd_object *context, size_t noutputs,
+                               const nd_tensor *const *grad_outputs, size_t ninputs,
+                               nd_tensor **ret_grad_inputs) {
+    careless_backward(context, noutputs, grad_outputs, ninputs, ret_grad_inputs);
+    ret_grad_inputs[0] = nd_mul_scalar(grad_outputs[0], 2.0);
+    return ND_OK;
+}
+
+static nd_status unsaid_backward(const nd_object *context, size_t noutputs,
+                                 const nd_tensor *const *grad_outputs, size_t ninputs,
+                                 nd_tensor **ret_grad_inputs) {
+    (void)context, (void)noutputs, (void)grad_outputs, (void)ninputs, (void)ret_grad_inputs;
+    return ND_ERROR_SHAPE;
+}
+
+/// A NULL beside an error is no zero, whatever backward answers; what was made good is forgotten.
+static void test_null_of_a_failure_is_not_zero(void **state) {
+    (void)state;
+    const nd_function careless = {sizeof(nd_function), 1, "careless", double_forward,
+                                  careless_backward};
+    const nd_function careful = {sizeof(nd_function), 1, "careful", double_forward,
+                                 careful_backward};
+    const nd_function half = {sizeof(nd_function), 1, "half", double_forward, half_backward};
+    const nd_function unsaid = {sizeof(nd_function), 1, "unsaid", double_forward, unsaid_backward};
+    const nd_function *functions[] = {&careless, &careful, &half, &unsaid};
+    for (int i = 0; i < 4; i++) {
+        nd_auto nd_tensor *x = make_leaf(VALUES(1, 2));
+        nd_auto nd_tensor *unwanted = make_vector(VALUES(1, 2));
+        nd_tensor *y = NULL;
+        const nd_tensor *inputs[] = {x, unwanted};
+        assert_ok(nd_function_apply(functions[i], NULL, 2, inputs, 1, &y));
+        nd_auto nd_tensor *loss = total(y);
+        nd_release(y);
+        assert_null(nd_reshape(x, ND_SHAPE(3))); // an error that the thread has already
+        char before[256];
+        snprintf(before, sizeof before, "%s", nd_error_get_message());
+        nd_status status = nd_backward(loss, NULL);
+        if (i == 0 || i == 3) {
+            assert_int_equal(status, ND_ERROR_SHAPE);
+            assert_error(ND_ERROR_SHAPE, i == 0 ? "mul: shapes [2] and [7]"
+                                                : "unsaid: backward answered ND_ERROR_SHAPE");
+            assert_null(nd_get_grad(x));
+            continue;
+        }
+        assert_int_equal(status, ND_OK);
+        assert_string_equal(nd_error_get_message(), before);
+        if (i == 1)
+            assert_null(nd_get_grad(x));
+        else
+            assert_values(nd_get_grad(x), VALUES(2, 2));
+        nd_error_clear();
+    }
+}
+
 static void test_function_arguments(void **state) {
     (void)state;
     nd_auto nd_tensor *x = make_leaf(VALUES(1, 2));
@@ -364,6 +446,7 @@ int main(void) {
         ND_TEST(test_failing_forward),
         ND_TEST(test_outputs_that_belong_to_somebody),
         ND_TEST(test_failing_backward),
+        ND_TEST(test_null_of_a_failure_is_not_zero),
         ND_TEST(test_function_arguments),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
