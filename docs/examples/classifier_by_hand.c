@@ -27,12 +27,12 @@ static nd_status train_batch(const nd_module *model, nd_optimizer *optimizer,
                              const nd_tensor *points, const nd_tensor *labels) {
     nd_tensor *logits = nd_module_forward(model, points);
     nd_tensor *loss = nd_cross_entropy(logits, labels);
-    nd_status status = nd_backward(loss, NULL); // fails as well if anything before failed
+    nd_release(logits); // or it would keep the record of this batch
+    // Takes the loss over and frees the record as it goes; fails as well if anything before failed.
+    nd_status status = nd_backward_release(loss, NULL);
     if (status == ND_OK)
         status = nd_optimizer_step(optimizer);
     nd_optimizer_zero_grad(optimizer);
-    nd_release(loss); // and with it the record of this batch
-    nd_release(logits);
     return status;
 }
 

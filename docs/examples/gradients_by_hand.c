@@ -39,9 +39,8 @@ static void fit(void) {
     nd_tensor *b = make_parameter(0);
     nd_status status = ND_OK;
     for (int step = 0; status == ND_OK && step < 100; step++) {
-        nd_tensor *loss = get_loss(w, b, x, y);
-        status = nd_backward(loss, NULL);
-        nd_release(loss); // and with it the record of this step
+        // Takes the loss over, also on error, and frees the record of this step as it goes.
+        status = nd_backward_release(get_loss(w, b, x, y), NULL);
         if (status == ND_OK)
             status = descend(w, 0.3);
         if (status == ND_OK)
