@@ -1,8 +1,16 @@
-// ATTENTION of few queries with few keys, each query by itself: what would be two dozen operations.
+// attention: few queries with few keys each by itself, more in tiles of queries, which threads share.
 //
-// Larger ones are left to lib/ops, whose matrix products are faster than the dots here.
+// A tile sees all keys, part by part, and keeps of each query the largest score so far, the sum of the
+// powers below it and the sum of values weighted with them; both sums are scaled when a larger score
+// comes (Milakov, Gimelshein 2018; Dao et al. 2022). Scores exist for one tile and part at a time, in
+// the thread's working memory (attention_loops.c). Tiles are cut by sizes alone, and so the bits are the
+// same for any number of threads.
+#include "kernels/cpu/attention.h"
 #include "kernels/cpu/families.h"
+#include "kernels/cpu/parallel.h"
+#include "kernels/cpu/scratch.h"
 #include <math.h>
+#include <stdatomic.h>
 
 /// Keys, and products in all, up to which the sums here are quicker than operations: 1.9 us for 9.0
 /// with 2,048 products on a Zen 4, but 20 for 8 with 16,384.
@@ -15,7 +23,7 @@ typedef struct attended {
     char *data[ND_MAX_OPERANDS];
 } attended;
 
-enum { OUT, LOG_SUMS, QUERY, KEY, VALUE, MASK };
+enum { OUT, LOG_SUMS, QUERY, KEY, VALUE, MASK }; // in kernels/kernel.h's order
 
 #define ATTENTION(T, EXP, LOG)                                                                 \
     /* The score of a key that the mask hides is -infinity. */                                 \
@@ -61,30 +69,64 @@ enum { OUT, LOG_SUMS, QUERY, KEY, VALUE, MASK };
 ATTENTION(float, expf, logf)
 ATTENTION(double, exp, log)
 
-nd_status nd__cpu_attention(const nd_kernel_call *call) {
-    const int64_t *i = call->attrs.i;
-    nd_dtype dtype = call->operand[OUT].dtype;
-    int64_t batches = nd__call_total(call), products = batches * i[0] * i[1] * (i[2] + i[3]);
-    if (nd__float_index(dtype) < 0 || i[1] > MOST_KEYS || products > MOST_PRODUCTS)
-        return ND_ERROR_UNSUPPORTED;
+static void attend_rows(const nd_kernel_call *call, int64_t batches) {
+    const int64_t rows = call->attrs.i[0];
     for (int64_t batch = 0; batch < batches; batch++) {
         attended a = {.call = call};
-        for (int which = 0; which < call->noperands; which++) {
-            const nd_operand *operand = &call->operand[which];
-            int64_t rest = batch, offset = 0;
-            for (int axis = call->ndim - 1; axis >= 0; axis--) {
-                offset += rest % call->shape[axis] * operand->strides[axis];
-                rest /= call->shape[axis];
-            }
-            a.data[which] = operand->data
-                                ? (char *)operand->data + offset * nd__dtype_bytes(operand->dtype)
-                                : NULL;
-        }
-        for (int64_t row = 0; row < i[0]; row++)
-            if (dtype == ND_F32)
+        nd__attention_entry(call, batch, a.data);
+        for (int64_t row = 0; row < rows; row++)
+            if (call->operand[OUT].dtype == ND_F32)
                 attend_row_float(&a, row);
             else
                 attend_row_double(&a, row);
     }
-    return ND_OK;
+}
+
+// -------------------------------------------------------------------------------------------- tiles
+
+typedef struct attention_work {
+    const nd_kernel_call *call;
+    const nd__attention_loops *loops;
+    int64_t tiles; ///< of a batch entry
+    atomic_bool failed;
+} attention_work;
+
+static void attend_tiles(void *context, int64_t begin, int64_t end) {
+    attention_work *work = (attention_work *)context;
+    const nd_kernel_call *call = work->call;
+    nd__attention_tile tile = nd__attention_tile_of(call, QUERY);
+    tile.room = nd__attention_room(call, call->operand[OUT].dtype);
+    if (!tile.room) {
+        atomic_store(&work->failed, true);
+        return;
+    }
+    tile.out_stride = call->attrs.i[7];
+    for (int64_t at = begin; at < end; at++) {
+        char *data[ND_MAX_OPERANDS];
+        nd__attention_entry(call, at / work->tiles, data);
+        nd__attention_place(&tile, data + QUERY, call->attrs.i[0], at % work->tiles);
+        tile.out = data[OUT];
+        tile.log_sums = data[LOG_SUMS];
+        work->loops->forward(&tile);
+    }
+}
+
+nd_status nd__cpu_attention(const nd_kernel_call *call) {
+    const int64_t *i = call->attrs.i;
+    const int type = nd__float_index(call->operand[OUT].dtype);
+    const int64_t batches = nd__call_total(call), products = i[0] * i[1] * (i[2] + i[3]);
+    if (type < 0)
+        return ND_ERROR_UNSUPPORTED;
+    if (i[1] <= MOST_KEYS && batches * products <= MOST_PRODUCTS) {
+        attend_rows(call, batches);
+        return ND_OK;
+    }
+    if (!nd__attention_suits(call))
+        return ND_ERROR_UNSUPPORTED;
+    attention_work work = {.call = call,
+                           .loops = &nd__cpu_loops_now()->attention[type],
+                           .tiles = nd__attention_tiles(call)};
+    nd__cpu_parallel(batches * work.tiles, products / work.tiles / ND__ATTENTION_SPEED, 1,
+                     attend_tiles, &work);
+    return atomic_load(&work.failed) ? ND_ERROR_OUT_OF_MEMORY : ND_OK;
 }

@@ -186,7 +186,7 @@ static nd_status launch(const nd_kernel_call *call) {
     case RESAMPLE:
         return nd__cpu_resample(call);
     case ATTENTION:
-        return call->op == ND_OP_attention ? nd__cpu_attention(call) : ND_ERROR_UNSUPPORTED;
+        return call->op == ND_OP_attention ? nd__cpu_attention(call) : nd__cpu_attention_grad(call);
     case INDEX:
         return nd__cpu_index(call);
     case CREATE:

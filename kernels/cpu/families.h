@@ -31,6 +31,7 @@ bool nd__cpu_direct(const nd_kernel_call *call);
 nd_status nd__cpu_pool(const nd_kernel_call *call);
 nd_status nd__cpu_resample(const nd_kernel_call *call);
 nd_status nd__cpu_attention(const nd_kernel_call *call);
+nd_status nd__cpu_attention_grad(const nd_kernel_call *call);
 nd_status nd__cpu_index(const nd_kernel_call *call);
 nd_status nd__cpu_create(const nd_kernel_call *call);
 

@@ -96,6 +96,41 @@ typedef struct nd__taps {
 } nd__taps;
 typedef void (*nd__taps_loop)(const nd__taps *taps);
 
+/// A tile of an ATTENTION call (kernels/kernel.h): some queries of one batch entry. A tile of scores
+/// has a row for each key and a column for each query, so that queries, not keys, share a vector:
+/// neither keys nor values are turned round, and the largest score of each query needs no reduction.
+#define ND__ATTENTION_QUERIES 64
+#define ND__ATTENTION_KEYS 128
+/// Elements of a key or a value at most; more are left to products. Working memory of a tile, in
+/// elements, forward and backward.
+#define ND__ATTENTION_MOST_SIZE 512
+#define ND__ATTENTION_ROOM(size, value_size) \
+    (((size) + (value_size) + 2 * ND__ATTENTION_KEYS) * ND__ATTENTION_QUERIES)
+typedef struct nd__attention_tile {
+    /// Of the batch entry: its first elements. The mask may be NULL.
+    const void *query, *key, *value, *mask;
+    int64_t row, rows;       ///< the first query, and how many, ND__ATTENTION_QUERIES at most
+    int64_t first_key, keys; ///< the first that is looked at, and the one behind the last
+    int64_t size, value_size;
+    int64_t query_stride, key_stride, value_stride; ///< from one row to the next
+    int64_t mask_row_stride, mask_key_stride;
+    bool mask_is_bool, causal;
+    double scale;
+    void *room;           ///< ND__ATTENTION_ROOM elements, 64-byte aligned
+    void *out, *log_sums; ///< of the batch entry; read by the backward pass
+    int64_t out_stride;
+    // ------------------------------------------------------------------------------------- backward
+    const void *grad; ///< of out
+    int64_t grad_stride;
+    /// The queries' are written, the keys' and the values' added to; their rows lie one behind the
+    /// other. The first, or the second and the third, may be NULL.
+    void *query_grad, *key_grad, *value_grad;
+} nd__attention_tile;
+typedef struct nd__attention_loops {
+    void (*forward)(const nd__attention_tile *tile);
+    void (*backward)(const nd__attention_tile *tile);
+} nd__attention_loops;
+
 typedef enum nd__scan_kind {
     ND__SCAN_SUM,
     ND__SCAN_PRODUCT,
@@ -144,6 +179,11 @@ typedef void (*nd__matmul)(nd__product *product);
 /// loops without packing where b's rows are dense: as fast as by a library, without its call.
 #define ND__SMALL_PRODUCT ((int64_t)1 << 18)
 #define ND__SMALL_DEPTH 256
+
+/// A product of f32 or f64 whose sums are ND__SMALL_DEPTH long at most and whose b has dense rows, by
+/// this thread and without working memory: a and b are read where they lie. An element's bits depend on
+/// its row of a, its column of b and what it is added to alone, as long as there are as many columns.
+typedef void (*nd__direct)(const nd__product *product);
 
 /// Rows, or columns, of a product of 8-bit integers up to which the loops read the other matrix where
 /// it lies, faster than any library.
@@ -255,7 +295,8 @@ typedef struct nd__cpu_loops {
     const nd__quantized_loops *quantized;                 ///< f32, f64
     const nd__matmul *matmul;                             ///< by dtype; NULL for bool
     nd__matmul matmul_integer;
-    int64_t small_product; ///< ND__SMALL_PRODUCT, or 0 where a library is faster
+    const nd__attention_loops *attention; ///< f32, f64
+    int64_t small_product;                ///< ND__SMALL_PRODUCT, or 0 where a library is faster
     const nd__create_loops *create;
     const nd__pool_planes *pool;        ///< f32, f64
     const nd__resample_loops *resample; ///< f32, f64

@@ -18,6 +18,7 @@ extern const nd__create_loops ND_ISA_NAME(nd__cpu_create_loops);
 extern const nd__pool_planes ND_ISA_NAME(nd__cpu_pool_planes)[2];
 extern const nd__resample_loops ND_ISA_NAME(nd__cpu_resample_loops)[2];
 extern const nd__sorting_loops ND_ISA_NAME(nd__cpu_sorting_loops);
+extern const nd__attention_loops ND_ISA_NAME(nd__cpu_attention_loops)[2];
 extern const nd__matmul ND_ISA_NAME(nd__cpu_matmul)[ND_DTYPE_COUNT];
 
 void ND_ISA_NAME(nd__cpu_matmul_integer)(nd__product *product);
@@ -51,6 +52,7 @@ void ND_ISA_NAME(nd__cpu_stream)(void *to, const void *from, int64_t bytes);
         .quantized = ND_ISA_NAME(nd__cpu_quantized_loops), \
         .matmul = ND_ISA_NAME(nd__cpu_matmul),             \
         .matmul_integer = ND_ISA_NAME(nd__cpu_matmul_integer), \
+        .attention = ND_ISA_NAME(nd__cpu_attention_loops), \
         .small_product = ND__SMALL,                        \
         .create = &ND_ISA_NAME(nd__cpu_create_loops),      \
         .pool = ND_ISA_NAME(nd__cpu_pool_planes),          \

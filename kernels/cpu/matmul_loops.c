@@ -10,19 +10,19 @@
 #define ND__VECTOR_BYTES 64
 #define KERNEL_ROWS 12
 #define SMALL_VECTORS 3
-#define SMALL_PAIR 2
+#define SMALL_WIDE_ROWS 8
 #define SMALL_DIRECT ND__SMALL_PRODUCT
 #elif defined(__AVX__)
 #define ND__VECTOR_BYTES 32
 #define KERNEL_ROWS 6
-#define SMALL_VECTORS 1
-#define SMALL_PAIR 1
+#define SMALL_VECTORS 2
+#define SMALL_WIDE_ROWS 6
 #define SMALL_DIRECT SMALL_PRODUCT
 #else
 #define ND__VECTOR_BYTES 16
 #define KERNEL_ROWS 6
-#define SMALL_VECTORS 1
-#define SMALL_PAIR 1
+#define SMALL_VECTORS 2
+#define SMALL_WIDE_ROWS 6
 #define SMALL_DIRECT SMALL_PRODUCT
 #endif
 #define TILE_ROWS 96
@@ -40,11 +40,13 @@
 
 /// Multiplications up to which vectors cost more than they give, and up to which packing panels
 /// does (SMALL_DIRECT: where b need not be packed either); of such a product the longest sums, and the
-/// rows and, where b is read as it lies, vectors that are computed at once.
+/// rows of one vector and, where b is read as it lies, vectors that are computed at once, of how many
+/// rows (SMALL_WIDE_ROWS: as many as there are registers for).
 #define TINY_PRODUCT 64
 #define SMALL_PRODUCT 8192
 #define SMALL_DEPTH ND__SMALL_DEPTH
 #define SMALL_ROWS 8
+#define SMALL_PAIR 2
 
 #define ND__MINIMUM(a, b) ((a) < (b) ? (a) : (b))
 #define ND__UNROLL ND__PRAGMA(GCC unroll 12)
@@ -206,3 +208,5 @@ const nd__matmul ND_ISA_NAME(nd__cpu_matmul)[ND_DTYPE_COUNT] = {
     [ND_I8] = matmul_w8,   [ND_U8] = matmul_w8,   [ND_I16] = matmul_w16, [ND_U16] = matmul_w16,
     [ND_I32] = matmul_w32, [ND_U32] = matmul_w32, [ND_I64] = matmul_w64, [ND_U64] = matmul_w64,
 };
+
+const nd__direct ND_ISA_NAME(nd__cpu_direct)[2] = {small_f32, small_f64};

@@ -13,7 +13,6 @@
 #include "lib/ops/operands.h"
 #include "lib/ops/precision.h"
 #include "lib/ops/reduce.h"
-#include "lib/tensor/launch.h"
 #include "lib/tensor/record.h"
 #include "lib/tensor/shape.h"
 #include <math.h>
@@ -256,7 +255,7 @@ static nd_status backward_unrecorded(const attention *a, const nd_tensor *grad, 
                                      nd_tensor **grads) {
     nd_status status = ND_ERROR_UNSUPPORTED;
     nd_no_grad {
-        if (a->dropout == 0.0 && !wanted[MASK] && nd__launch_fuses(grad->device))
+        if (a->dropout == 0.0 && !wanted[MASK])
             status = pass_backward(a, true, grad, wanted, grads);
         if (status == ND_ERROR_UNSUPPORTED)
             status = pass_backward(a, false, grad, wanted, grads);

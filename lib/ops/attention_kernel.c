@@ -135,7 +135,7 @@ static nd_status find_gradients(const nd__attention *a, const nd_tensor *const *
 nd_status nd__attention_kernel_backward(const nd__attention *a, const nd_tensor *grad,
                                         const nd_tensor *result, const nd_tensor *log_sums,
                                         const bool *wanted, nd_tensor **ret_grads) {
-    if (a->dropout != 0.0 || wanted[3] || !nd__launch_fuses(a->query->device))
+    if (a->dropout != 0.0 || wanted[3])
         return ND_ERROR_UNSUPPORTED;
     nd_auto nd_tensor *query = with_dense_rows(a->query);
     nd_auto nd_tensor *key = with_dense_rows(a->key);

@@ -10,7 +10,7 @@ nd_status nd__attention_kernel_forward(const nd__attention *a, nd_tensor **ret_r
                                        nd_tensor **ret_log_sums);
 /// As nd__attention_blocks_backward(), of the dtype of query, key, value, grad and result, which may
 /// have 16 bits; without dropout, and without the mask's gradient. ND_ERROR_UNSUPPORTED without an error
-/// where the device has no kernel for it.
+/// where the device has no kernel for it, or computes it better by blocks.
 nd_status nd__attention_kernel_backward(const nd__attention *a, const nd_tensor *grad,
                                         const nd_tensor *result, const nd_tensor *log_sums,
                                         const bool *wanted, nd_tensor **ret_grads);
