@@ -103,7 +103,7 @@ typedef void (*nd__taps_loop)(const nd__taps *taps);
 #define ND__ATTENTION_KEYS 128
 /// Elements of a key or a value at most; more are left to products. Working memory of a tile, in
 /// elements, forward and backward.
-#define ND__ATTENTION_MOST_SIZE 512
+#define ND__ATTENTION_MOST_SIZE 256
 #define ND__ATTENTION_ROOM(size, value_size) \
     (((size) + (value_size) + 2 * ND__ATTENTION_KEYS) * ND__ATTENTION_QUERIES)
 typedef struct nd__attention_tile {
