@@ -1,6 +1,7 @@
 // The portable matrix product, for f64, 16-bit floats (converted panel by panel, added up in f32)
 // and integers, for builds without oneDNN, and for matrices so small that a library's call costs
 // more than the work.
+#include "kernels/cpu/panels.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/rows.h"
 #include "kernels/cpu/scratch.h"
@@ -25,9 +26,15 @@
 #define SMALL_WIDE_ROWS 6
 #define SMALL_DIRECT SMALL_PRODUCT
 #endif
-#define TILE_ROWS 96
-#define TILE_COLUMNS 256
-#define TILE_DEPTH 256
+
+/// The most of a tile, whose two panels are 700 KiB; the least that it is cut to for more threads; and
+/// rows of the second matrix that are packed together.
+#define TILE_ROWS 192
+#define TILE_COLUMNS 512
+#define TILE_DEPTH(type) (1024 / (int64_t)sizeof(type))
+#define LEAST_TILE_ROWS 48
+#define LEAST_TILE_COLUMNS 64
+#define PACK_DEPTH 8
 
 /// Of a matrix times a vector: rows that are walked side by side, and columns; sums that a long sum
 /// is made of, and elements of a piece of it; results that are added up at a time, and the fewest.
@@ -118,6 +125,31 @@ static nd__matvec matvec_of(const nd__product *p) {
                         p->a.column_stride,
                         p->out.column_stride,
                         p->accumulate};
+}
+
+/// `size` in as many pieces as `most` needs, which are as long as one another, of whole `step`s.
+static int64_t even_piece(int64_t size, int64_t most, int64_t step) {
+    int64_t pieces = (size + most - 1) / most;
+    int64_t piece = (size + pieces - 1) / pieces;
+    return (piece + step - 1) / step * step;
+}
+
+/// Tiles as large as they may be, and smaller ones where there would be too few for the threads.
+static void choose_tiles(nd__product *p, int64_t row_step, int64_t column_step) {
+    int64_t rows = even_piece(p->m, TILE_ROWS, row_step);
+    int64_t columns = even_piece(p->n, TILE_COLUMNS, column_step);
+    const int64_t parts = nd__parts_of(p->m * p->n * p->k);
+    while ((p->m + rows - 1) / rows * ((p->n + columns - 1) / columns) < parts) {
+        bool by_rows = rows >= 2 * LEAST_TILE_ROWS && 2 * rows >= columns;
+        if (!by_rows && columns < 2 * LEAST_TILE_COLUMNS)
+            break;
+        if (by_rows)
+            rows = even_piece(rows, rows / 2, row_step);
+        else
+            columns = even_piece(columns, columns / 2, column_step);
+    }
+    p->tile_rows = rows;
+    p->tile_columns = columns;
 }
 
 // The order of these includes is what they mean; it must not be sorted.
