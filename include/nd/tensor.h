@@ -80,8 +80,9 @@ ND_API nd_status nd_synchronize(nd_device device);
 /// Queues a call of `callback(data)` behind all work queued so far on the device; what is queued
 /// later waits for it. It is called once, on some thread of the host (on the CPU, where nothing is
 /// queued, on this one, before the function returns). What a device that fails has not reached is
-/// not called, nor in a forked child; at the end of a process only what nd_synchronize waited for
-/// is sure to be.
+/// not called, and what it keeps is released by the nd_synchronize of that device that tells of the
+/// failure, or by a later one; nor is it called in a forked child; at the end of a process only what
+/// nd_synchronize waited for is sure to be.
 ///
 /// Inside it the program may retain and release objects of any kind, and read what they say of
 /// themselves (nd_get_shape, nd_get_data, nd_object_get_data, nd_get_count and the like);

@@ -101,6 +101,9 @@ typedef struct nd_backend {
     const nd_memory_functions *memory;
     /// True in a forked child whose parent has the device; NULL: never.
     bool (*lost)(int index);
+    /// True when nothing of what was queued will be done any more, because the device failed for
+    /// good and whoever waited for it was told; NULL: never.
+    bool (*failed)(int index);
 } nd_backend;
 
 #endif

@@ -4,18 +4,15 @@
 // that nobody above has to ask whether a backend exists. Inside a callback that a device runs,
 // where no device may be called, every kind but the CPU is.
 #include "lib/device/registry.h"
-#include "lib/base/alloc.h"
 #include "lib/base/cancel.h"
 #include "lib/base/error.h"
 #include "lib/base/fork.h"
 #include "lib/base/kind.h"
 #include "lib/device/backends.h"
 #include "lib/device/capture.h"
+#include "lib/device/queued.h"
 #include "lib/object/callback.h"
-#include "lib/pressure/pressure_alloc.h"
-#include <pthread.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 static nd_status refusal(void) {
     return nd__callback_running() ? ND_ERROR_STATE : ND_ERROR_DEVICE;
@@ -146,6 +143,8 @@ nd_status nd__registry_synchronize(const char *operation, nd_device device) {
     if (status != ND_OK)
         return status;
     status = nd__registry_backend(device.kind)->synchronize(device.index);
+    if (status != ND_OK)
+        nd__queued_give_up(device);
     nd__callback_destroy_deferred();
     if (status != ND_OK)
         return nd__error(status, "%s: work queued earlier on %s failed with %s", operation,
@@ -155,58 +154,4 @@ nd_status nd__registry_synchronize(const char *operation, nd_device device) {
 
 nd_status nd_synchronize(nd_device device) {
     return nd__registry_synchronize("synchronize", device);
-}
-
-// --------------------------------------------------------------------------------------- callbacks
-
-typedef struct queued_callback {
-    void (*callback)(void *data);
-    void *data;
-    nd_object *kept; ///< owned, or NULL
-} queued_callback;
-
-/// What the device calls.
-static void run_queued(void *data) {
-    queued_callback queued = *(queued_callback *)data;
-    nd__alloc_free(data);
-    nd__callback_run(queued.callback, queued.data, queued.kept);
-}
-
-static void give_up_at_exit(void) {
-    nd__callback_destroy_deferred();
-}
-
-static void register_exit(void) {
-    atexit(give_up_at_exit);
-}
-
-nd_status nd_queue_callback(nd_device device, void (*callback)(void *data), void *data,
-                            const void *kept) {
-    ND__UNCANCELLED;
-    if (!callback && !kept)
-        return nd__error(ND_ERROR_INVALID_ARGUMENT,
-                         "queue_callback: neither a callback nor an object to keep, both are NULL");
-    nd_status status = nd__registry_device_check("queue_callback", device);
-    if (status == ND_OK)
-        status = nd__capture_check("queue_callback", device);
-    if (status != ND_OK)
-        return status;
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, register_exit);
-    nd__callback_destroy_deferred(); // of callbacks before: a program that only queues leaves no more than one round
-    queued_callback *queued = nd__pressure_alloc(sizeof *queued);
-    status = ND_ERROR_OUT_OF_MEMORY;
-    if (queued) {
-        *queued = (queued_callback){callback, data, nd_object_retain(kept)};
-        status = nd__registry_backend(device.kind)->call(device.index, run_queued, queued);
-    }
-    if (status != ND_OK) {
-        if (queued)
-            nd_object_release(queued->kept);
-        nd__alloc_free(queued);
-        return nd__error(status, "queue_callback: nothing was queued on %s: %s",
-                         nd__registry_device_text(device), nd_status_get_name(status));
-    }
-    nd__callback_destroy_deferred(); // the CPU has called it already
-    return ND_OK;
 }

@@ -325,6 +325,46 @@ static void test_F19_a_lost_device_says_so(void **state) {
     assert_int_equal(run_role("lost", said, sizeof said), 0);
 }
 
+static void count_call(void *data) {
+    atomic_fetch_add((_Atomic int *)data, 1);
+}
+
+/// Callbacks that a lost device never calls keep nothing; those of another device are not touched.
+static int lost_with_callbacks(void) {
+    nd_tensor *kept[2] = {nd_full(ND_SHAPE(10), 1, ND_F32), nd_full(ND_SHAPE(10), 1, ND_F32)};
+    nd_tensor *x = full_on(cuda(0), 1000, 1);
+    static _Atomic int calls[2];
+    if (!kept[0] || !kept[1] || !x || nd_synchronize(cuda(0)) != ND_OK)
+        return 1;
+    cudart_lose(1);
+    nd_tensor *y = nd_add(x, x);
+    for (int i = 0; i < 3; i++)
+        if (nd_queue_callback(cuda(0), count_call, &calls[0], kept[0]) != ND_OK)
+            return 2;
+    if (nd_queue_callback(cuda(1), count_call, &calls[1], kept[1]) != ND_OK ||
+        nd_get_count(kept[0]) != 4)
+        return 3;
+    if (nd_synchronize(cuda(0)) != ND_ERROR_DEVICE || atomic_load(&calls[0]) != 0 ||
+        nd_get_count(kept[0]) != 1)
+        return 4;
+    if (nd_queue_callback(cuda(0), count_call, &calls[0], kept[0]) != ND_ERROR_DEVICE ||
+        nd_get_count(kept[0]) != 1)
+        return 5;
+    if (nd_synchronize(cuda(1)) != ND_OK || atomic_load(&calls[1]) != 1)
+        return 6;
+    nd_release(y);
+    nd_release(x);
+    nd_release(kept[0]);
+    nd_release(kept[1]);
+    return nd_manager_get_total_objects(NULL) == 0 ? 0 : 7;
+}
+
+static void test_F19_a_lost_device_keeps_nothing_for_callbacks(void **state) {
+    (void)state;
+    char said[4096];
+    assert_int_equal(run_role("lost_with_callbacks", said, sizeof said), 0);
+}
+
 static int child_after_use(void) {
     nd_tensor *x = full_on(cuda(0), 1000, 1);
     pid_t child = fork();
@@ -397,6 +437,7 @@ static void test_F22_F23_child_and_exit(void **state) {
 
 static const role roles[] = {
     {"little_memory", little_memory},       {"lost", lost},
+    {"lost_with_callbacks", lost_with_callbacks},
     {"child_after_use", child_after_use},   {"exit_with_tensors", exit_with_tensors},
     {"exit_beside_work", exit_beside_work}, {NULL, NULL},
 };
@@ -421,6 +462,7 @@ int main(int argc, char **argv) {
         ND_TEST(test_G37_a_callback_calls_no_device),
         ND_TEST(test_threads_on_two_devices),
         ND_TEST(test_F19_a_lost_device_says_so),
+        ND_TEST(test_F19_a_lost_device_keeps_nothing_for_callbacks),
         ND_TEST(test_F22_F23_child_and_exit),
         ND_TEST(test_F23_exit_beside_threads_at_work),
     };

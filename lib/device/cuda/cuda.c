@@ -241,17 +241,41 @@ static void cuda_release(int index, void *pointer, size_t bytes) {
 // ------------------------------------------------------------------------------------------------
 // copies and waiting
 
+/// Whether an error of work that was queued stays with the device.
+static bool is_final(cudaError_t error) {
+    switch (error) {
+    case cudaErrorECCUncorrectable:
+    case cudaErrorNvlinkUncorrectable:
+    case cudaErrorIllegalAddress:
+    case cudaErrorLaunchTimeout:
+    case cudaErrorAssert:
+    case cudaErrorHardwareStackError:
+    case cudaErrorIllegalInstruction:
+    case cudaErrorMisalignedAddress:
+    case cudaErrorInvalidAddressSpace:
+    case cudaErrorInvalidPc:
+    case cudaErrorLaunchFailure:
+        return true;
+    default:
+        return false;
+    }
+}
+
 /// Waits for a stream. A wait that fails is tried again, because what is queued may be a copy
 /// from or to memory that the caller takes back as soon as this returns; of a device that is lost,
 /// which does nothing any more, the answer stays the same.
 static nd_status empty_stream(nd_cuda_stream *stream) {
     const uint64_t queued = nd__order_queued(stream);
-    nd_status status = nd__cuda_status(cudaStreamSynchronize(stream->handle));
-    bool empty = status == ND_OK;
-    for (int again = 0; !empty && again < 3; again++)
-        empty = nd__cuda_status(cudaStreamSynchronize(stream->handle)) == ND_OK;
-    if (empty)
+    cudaError_t error = cudaStreamSynchronize(stream->handle);
+    const nd_status status = nd__cuda_status(error);
+    for (int again = 0; error != cudaSuccess && again < 3; again++) {
+        error = cudaStreamSynchronize(stream->handle);
+        (void)nd__cuda_status(error);
+    }
+    if (error == cudaSuccess)
         nd__order_done(stream, queued);
+    else if (is_final(error))
+        atomic_store(&stream->device->failed, true);
     return status;
 }
 
@@ -465,6 +489,10 @@ static bool cuda_lost(int index) {
     return atomic_load(&left_behind);
 }
 
+static bool cuda_failed(int index) {
+    return index < ND__CUDA_DEVICES && atomic_load(&devices[index].failed);
+}
+
 const nd_backend nd__cuda_backend = {
     .name = "cuda",
     .host_accessible = false,
@@ -483,4 +511,5 @@ const nd_backend nd__cuda_backend = {
     .graphs = &nd__cuda_graph_functions,
     .memory = &nd__cuda_memory_functions,
     .lost = cuda_lost,
+    .failed = cuda_failed,
 };

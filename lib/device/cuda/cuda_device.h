@@ -59,6 +59,7 @@ typedef struct nd_cuda_device {
     int index;            ///< ndarc's number
     pthread_mutex_t lock; ///< of the first use, and of which streams are taken
     _Atomic bool ready;
+    _Atomic bool failed; ///< for good: who waited for it was told
     nd_cuda_stream streams[ND__CUDA_STREAMS];
     nd_cuda_stream capturing
         [ND__CUDA_STREAMS];    ///< on which a thread captures what it does on those of `streams`;
