@@ -184,7 +184,8 @@ static nd_tensor *limit_gradient(const nd_tensor *gradient, const nd_object *con
     nd_tensor *limited = NULL;
     nd_auto_scope;
     nd_no_grad {
-        const nd_tensor *wild = nd_greater(nd_abs(logits), nd_scalar(30, ND_F32));
+        const nd_tensor *limit = nd_to(nd_scalar(30, ND_F32), nd_get_device(logits));
+        const nd_tensor *wild = nd_greater(nd_abs(logits), limit);
         limited = nd_retain(nd_where(wild, nd_clip(gradient, -0.01, 0.01), gradient));
     }
     return limited;
