@@ -7,7 +7,8 @@
 #include <string.h>
 
 /// Side of a tile: its rows and columns stay in the first-level cache on both sides.
-#define TILE 32
+#define TILE 64
+#define TILE_OF_WORDS 32 ///< of eight bytes
 
 typedef struct dense_copy {
     char *out;
@@ -23,28 +24,36 @@ static void copy_bytes(void *context, int64_t begin, int64_t end) {
 typedef struct tiled_copy {
     const nd_kernel_call *call;
     int x_axis;
-    int64_t bytes;
+    int64_t bytes, side; ///< of an element, and elements of a tile's side
     int64_t tiles_down, tiles_across;
 } tiled_copy;
 
-// Through a buffer, whose rows are not a power of two apart, so that every cache line of x and of
-// out is touched once, however their rows fall into the cache.
-#define COPY_TILE(T)                                                                            \
-    static void copy_tile_##T(char *out_, int64_t out_stride, const char *x_, int64_t x_stride, \
-                              int64_t rows, int64_t columns) {                                  \
-        T buffer[TILE][TILE + 1];                                                               \
-        for (int64_t column = 0; column < columns; column++) {                                  \
-            const T *x = (const T *)x_ + column * x_stride;                                     \
-            for (int64_t row = 0; row < rows; row++)                                            \
-                buffer[row][column] = x[row];                                                   \
-        }                                                                                       \
-        for (int64_t row = 0; row < rows; row++)                                                \
-            memcpy((T *)out_ + row * out_stride, buffer[row], sizeof(T) * (size_t)columns);     \
-    }
-COPY_TILE(uint8_t)
-COPY_TILE(uint16_t)
-COPY_TILE(uint32_t)
-COPY_TILE(uint64_t)
+// The order of these includes is what they mean; it must not be sorted.
+// clang-format off
+#define T uint8_t
+#define SIDE TILE
+#define LOWER 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23
+#define UPPER 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31
+#include "kernels/cpu/copy_tile.inc"
+
+#define T uint16_t
+#define SIDE TILE
+#define LOWER 0, 8, 1, 9, 2, 10, 3, 11
+#define UPPER 4, 12, 5, 13, 6, 14, 7, 15
+#include "kernels/cpu/copy_tile.inc"
+
+#define T uint32_t
+#define SIDE TILE
+#define LOWER 0, 4, 1, 5
+#define UPPER 2, 6, 3, 7
+#include "kernels/cpu/copy_tile.inc"
+
+#define T uint64_t
+#define SIDE TILE_OF_WORDS
+#define LOWER 0, 2
+#define UPPER 1, 3
+#include "kernels/cpu/copy_tile.inc"
+// clang-format on
 
 static void copy_tiles(void *context, int64_t begin, int64_t end) {
     const tiled_copy *copy = (const tiled_copy *)context;
@@ -53,7 +62,8 @@ static void copy_tiles(void *context, int64_t begin, int64_t end) {
     int last = call->ndim - 1, down = copy->x_axis;
     for (int64_t tile = begin; tile < end; tile++) {
         int64_t rest = tile / copy->tiles_across;
-        int64_t left = tile % copy->tiles_across * TILE, top = rest % copy->tiles_down * TILE;
+        int64_t left = tile % copy->tiles_across * copy->side;
+        int64_t top = rest % copy->tiles_down * copy->side;
         rest /= copy->tiles_down;
         int64_t to = left + top * out->strides[down], from = top + left * x->strides[last];
         for (int axis = last - 1; axis >= 0; axis--) {
@@ -65,8 +75,8 @@ static void copy_tiles(void *context, int64_t begin, int64_t end) {
             from += index * x->strides[axis];
         }
         int64_t rows = call->shape[down] - top, columns = call->shape[last] - left;
-        rows = rows < TILE ? rows : TILE;
-        columns = columns < TILE ? columns : TILE;
+        rows = rows < copy->side ? rows : copy->side;
+        columns = columns < copy->side ? columns : copy->side;
         char *out_at = (char *)out->data + to * copy->bytes;
         const char *x_at = (const char *)x->data + from * copy->bytes;
         if (copy->bytes == 4)
@@ -91,11 +101,16 @@ static bool copy_transposed(const nd_kernel_call *call, int64_t total, int64_t b
     for (int axis = last - 1; axis >= 0; axis--) {
         if (x->strides[axis] != 1 || call->shape[axis] < 8)
             continue;
-        tiled_copy copy = {call, axis, bytes, (call->shape[axis] + TILE - 1) / TILE,
-                           (call->shape[last] + TILE - 1) / TILE};
+        const int64_t side = bytes == 8 ? TILE_OF_WORDS : TILE;
+        tiled_copy copy = {.call = call,
+                           .x_axis = axis,
+                           .bytes = bytes,
+                           .side = side,
+                           .tiles_down = (call->shape[axis] + side - 1) / side,
+                           .tiles_across = (call->shape[last] + side - 1) / side};
         int64_t tiles =
             total / call->shape[axis] / call->shape[last] * copy.tiles_down * copy.tiles_across;
-        nd__cpu_parallel(tiles, TILE * TILE, 1, copy_tiles, &copy);
+        nd__cpu_parallel(tiles, side * side, 1, copy_tiles, &copy);
         return true;
     }
     return false;

@@ -126,6 +126,20 @@ static void test_permuted_copies(void **state) {
 
 /// Long copies to every distance behind the source's place in its page, some of which go by pieces:
 /// all bytes, and none beside them.
+/// Around the sides of blocks and of tiles, one side of which is not like the other.
+static void test_permuted_copies_of_every_size(void **state) {
+    (void)state;
+    static const int axes[][3] = {{0, 2, 1}, {2, 1, 0}, {1, 2, 0}};
+    static const nd_dtype dtypes[] = {ND_U8, ND_BF16, ND_F32, ND_I64};
+    static const size_t sizes[] = {1, 2, 4, 8};
+    for (int64_t rows = 1; rows <= 150; rows += rows < 20 ? 1 : 7)
+        for (int64_t columns = 1; columns <= 150; columns += columns < 20 ? 1 : 11)
+            for (int i = 0; i < 3; i++)
+                for (int dtype = 0; dtype < 4; dtype++)
+                    check_permuted((int64_t[]){2, rows, columns}, axes[i], dtypes[dtype],
+                                   sizes[dtype]);
+}
+
 static void test_copies_of_bytes_at_every_distance(void **state) {
     (void)state;
     enum { PAGE = 4096, MOST = 3 * PAGE };
@@ -153,6 +167,7 @@ int main(void) {
         ND_TEST(test_floats_become_the_nearest_integer_that_there_is),
         ND_TEST(test_every_pair_of_dtypes),
         ND_TEST(test_permuted_copies),
+        ND_TEST(test_permuted_copies_of_every_size),
         ND_TEST(test_copies_of_bytes_at_every_distance),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
