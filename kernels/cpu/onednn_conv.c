@@ -298,6 +298,15 @@ static bool sizes_suit(const nd__conv_sizes *s) {
     return suit;
 }
 
+/// Whether oneDNN loses its place in the depth of a weight's gradient, with AVX-512, as its versions up to
+/// 2.6 do: it goes through the windows that begin before x by more than one step, and takes one of
+/// these, or the first behind them, for one that ends inside x. The sum then misses planes, has wrong
+/// ones, or is what lay in the memory. Such shallow images are few; no version is asked for them.
+static bool loses_depth(const nd__conv_sizes *s) {
+    int64_t window = s->dilation[0] * (s->kernel[0] - 1) + 1;
+    return s->stride[0] > 1 && s->padding[0] > s->stride[0] && window + s->stride[0] > s->x[0];
+}
+
 /// Divides the work into ranges of images and of channels. Returns how many multiplications there
 /// are.
 static int64_t divide(conv_job *job) {
@@ -327,7 +336,8 @@ nd_status nd__onednn_conv(const nd_kernel_call *call) {
     if (!nd__onednn_is_used())
         return ND_ERROR_UNSUPPORTED;
     conv_job job = {.call = call, .whole = whole_of(call)};
-    if (!sizes_suit(&job.whole.sizes))
+    if (!sizes_suit(&job.whole.sizes) ||
+        (call->op == ND_OP_conv_grad_weight && loses_depth(&job.whole.sizes)))
         return ND_ERROR_UNSUPPORTED;
     int64_t size = divide(&job);
     bool sums = call->op == ND_OP_conv_grad_weight && job.images > 1;
