@@ -100,7 +100,10 @@ ND__IN_LOOPS double nd__log1p_of_unit_f64(double e) {
         return nd__gated_##name(                                                                 \
             x, x * ((T)1.5957691216057307117 + (T)0.0713548162726002527 * x * x));               \
     }                                                                                            \
-    ND__IN_LOOPS T nd__gelu_tanh_slope_##name(T x) {                                             \
+    /* beyond 32 it is 0 or 1, and powers of x would overflow */                                 \
+    ND__IN_LOOPS T nd__gelu_tanh_slope_##name(T operand) {                                       \
+        T above = operand < (T)-32 ? (T)-32 : operand;                                           \
+        T x = above > (T)32 ? (T)32 : above;                                                     \
         T square = x * x;                                                                        \
         T gate = nd__sigmoid_##name(                                                             \
             x * ((T)1.5957691216057307117 + (T)0.0713548162726002527 * square));                 \

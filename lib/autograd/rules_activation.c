@@ -25,9 +25,11 @@ nd_status nd__rule_silu(const nd_rule_call *call) {
     return nd__rules_give_product(call, factor);
 }
 
-/// As silu, with sigmoid(2 u), u = sqrt(2/pi) (x + 0.044715 x^3).
+/// As silu, with sigmoid(2 u), u = sqrt(2/pi) (x + 0.044715 x^3). Beyond 32 the slope is 0 or 1 in
+/// every dtype, and is computed there, where no power of x overflows.
 nd_status nd__rule_gelu_tanh(const nd_rule_call *call) {
-    nd_auto nd_tensor *x = nd__record_saved(call->node, 0);
+    nd_auto nd_tensor *operand = nd__record_saved(call->node, 0);
+    nd_auto nd_tensor *x = nd_clip(operand, -32.0, 32.0);
     nd_auto nd_tensor *square = nd_square(x);
     nd_auto nd_tensor *scaled = nd_mul_scalar(square, 0.0713548162726002527);
     nd_auto nd_tensor *sum = nd_add_scalar(scaled, 1.5957691216057307117);
@@ -69,13 +71,13 @@ nd_status nd__rule_logsigmoid(const nd_rule_call *call) {
     return nd__rules_give_product(call, factor);
 }
 
-/// g / (1 + |x|)^2
+/// g / (1 + |x|)^2, divided twice: the square may be more than an f16 holds.
 nd_status nd__rule_softsign(const nd_rule_call *call) {
     nd_auto nd_tensor *x = nd__record_saved(call->node, 0);
     nd_auto nd_tensor *size = nd_abs(x);
     nd_auto nd_tensor *sum = nd_add_scalar(size, 1.0);
-    nd_auto nd_tensor *square = nd_square(sum);
-    return nd__rule_give(call, 0, nd_div(nd__rules_output_grad(call), square));
+    nd_auto nd_tensor *half_way = nd_div(nd__rules_output_grad(call), sum);
+    return nd__rule_give(call, 0, nd_div(half_way, sum));
 }
 
 // ------------------------------------------------------------------------------------ with corners

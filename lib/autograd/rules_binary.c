@@ -99,19 +99,22 @@ nd_status nd__rule_remainder(const nd_rule_call *call) {
     return status;
 }
 
-/// g b / (a^2 + b^2), -g a / (a^2 + b^2)
+/// g b / (a^2 + b^2), -g a / (a^2 + b^2), by the root of the sum: squares may be more, or less, than
+/// the dtype holds.
 nd_status nd__rule_atan2(const nd_rule_call *call) {
     nd_auto nd_tensor *a = nd__record_saved(call->node, 0);
     nd_auto nd_tensor *b = nd__record_saved(call->node, 1);
-    nd_auto nd_tensor *a_square = nd_square(a);
-    nd_auto nd_tensor *b_square = nd_square(b);
-    nd_auto nd_tensor *sum = nd_add(a_square, b_square);
-    nd_auto nd_tensor *scaled = nd_div(nd__rules_output_grad(call), sum);
+    nd_auto nd_tensor *root = nd_hypot(a, b);
     nd_status status = ND_OK;
-    if (call->wanted[0])
-        status = nd__rule_give(call, 0, nd_mul(scaled, b));
+    if (call->wanted[0]) {
+        nd_auto nd_tensor *cosine = nd_div(b, root);
+        nd_auto nd_tensor *slope = nd_div(cosine, root);
+        status = nd__rule_give(call, 0, nd_mul(nd__rules_output_grad(call), slope));
+    }
     if (call->wanted[1] && status == ND_OK) {
-        nd_auto nd_tensor *product = nd_mul(scaled, a);
+        nd_auto nd_tensor *sine = nd_div(a, root);
+        nd_auto nd_tensor *slope = nd_div(sine, root);
+        nd_auto nd_tensor *product = nd_mul(nd__rules_output_grad(call), slope);
         status = nd__rule_give(call, 1, nd_neg(product));
     }
     return status;
@@ -181,14 +184,20 @@ static nd_status give_quotient_gradient(const nd_rule_call *call, const nd_tenso
     return nd__rule_give(call, 1, nd_neg(product));
 }
 
-/// b a^(b-1), where 0^-1 would make 0 inf of it: 1 takes the place of a there, and the slope is 0.
+/// b a^(b-1), where an a^-1 that is not finite would make 0 inf of it: 1 takes the place of a there,
+/// and the slope is 0.
 static nd_status give_base_gradient(const nd_rule_call *call, const nd_tensor *a,
                                     const nd_tensor *b) {
     nd_auto nd_tensor *zero = nd__rules_constant(a, a ? a->dtype : ND_F32, 0.0);
     nd_auto nd_tensor *one = nd__rules_constant(a, a ? a->dtype : ND_F32, 1.0);
-    nd_auto nd_tensor *no_base = nd_equal(a, zero);
-    nd_auto nd_tensor *no_exponent = nd_equal(b, zero);
-    nd_auto nd_tensor *neither = nd_logical_and(no_base, no_exponent);
+    nd_auto nd_tensor *neither = NULL;
+    nd_no_grad {
+        nd_auto nd_tensor *inverse = nd_reciprocal(a);
+        nd_auto nd_tensor *is_finite = nd_isfinite(inverse);
+        nd_auto nd_tensor *no_base = nd_logical_not(is_finite);
+        nd_auto nd_tensor *no_exponent = nd_equal(b, zero);
+        neither = nd_logical_and(no_base, no_exponent);
+    }
     nd_auto nd_tensor *base = nd_where(neither, one, a);
     nd_auto nd_tensor *lower = nd_add_scalar(b, -1.0);
     nd_auto nd_tensor *power = nd_pow(base, lower);

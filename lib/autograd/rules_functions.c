@@ -17,11 +17,11 @@ nd_status nd__rule_log1p(const nd_rule_call *call) {
     return nd__rule_give(call, 0, nd_div(nd__rules_output_grad(call), sum));
 }
 
-/// g / (x log(base))
+/// (g / log(base)) / x, in this order: x log(base) may be more than an f16 holds.
 static nd_status give_logarithm(const nd_rule_call *call, double log_of_base) {
     nd_auto nd_tensor *x = nd__record_saved(call->node, 0);
-    nd_auto nd_tensor *scaled = nd_mul_scalar(x, log_of_base);
-    return nd__rule_give(call, 0, nd_div(nd__rules_output_grad(call), scaled));
+    nd_auto nd_tensor *scaled = nd_mul_scalar(nd__rules_output_grad(call), 1.0 / log_of_base);
+    return nd__rule_give(call, 0, nd_div(scaled, x));
 }
 
 nd_status nd__rule_log2(const nd_rule_call *call) {
@@ -32,12 +32,12 @@ nd_status nd__rule_log10(const nd_rule_call *call) {
     return give_logarithm(call, 2.30258509299404568402);
 }
 
-/// -g y^3 / 2
+/// g (-y / 2) y^2: halved first, as y^3 may be more than the dtype holds.
 nd_status nd__rule_rsqrt(const nd_rule_call *call) {
     nd_auto nd_tensor *y = nd__record_saved(call->node, 0);
+    nd_auto nd_tensor *half = nd_mul_scalar(y, -0.5);
     nd_auto nd_tensor *square = nd_square(y);
-    nd_auto nd_tensor *cube = nd_mul(square, y);
-    nd_auto nd_tensor *factor = nd_mul_scalar(cube, -0.5);
+    nd_auto nd_tensor *factor = nd_mul(half, square);
     return nd__rules_give_product(call, factor);
 }
 
@@ -63,51 +63,62 @@ nd_status nd__rule_cosh(const nd_rule_call *call) {
     return nd__rules_give_product(call, factor);
 }
 
-/// Owned: sign x^2 + constant.
-static nd_tensor *square_plus(const nd_rule_call *call, double sign, double constant) {
+/// Owned: 1 - x^2.
+static nd_tensor *one_minus_square(const nd_rule_call *call) {
     nd_auto nd_tensor *x = nd__record_saved(call->node, 0);
     nd_auto nd_tensor *square = nd_square(x);
-    nd_auto nd_tensor *signed_square = sign < 0 ? nd_neg(square) : nd_retain(square);
-    return nd_add_scalar(signed_square, constant);
+    nd_auto nd_tensor *negative = nd_neg(square);
+    return nd_add_scalar(negative, 1.0);
+}
+
+/// Owned: sqrt(1 + x^2), also where the dtype does not hold the square.
+static nd_tensor *root_of_one_plus_square(const nd_rule_call *call) {
+    nd_auto nd_tensor *x = nd__record_saved(call->node, 0);
+    nd_auto nd_tensor *one = x ? nd__rules_constant(x, x->dtype, 1.0) : NULL;
+    return nd_hypot(x, one);
 }
 
 /// g / sqrt(1 - x^2)
 nd_status nd__rule_asin(const nd_rule_call *call) {
-    nd_auto nd_tensor *inside = square_plus(call, -1.0, 1.0);
+    nd_auto nd_tensor *inside = one_minus_square(call);
     nd_auto nd_tensor *factor = nd_rsqrt(inside);
     return nd__rules_give_product(call, factor);
 }
 
 /// -g / sqrt(1 - x^2)
 nd_status nd__rule_acos(const nd_rule_call *call) {
-    nd_auto nd_tensor *inside = square_plus(call, -1.0, 1.0);
+    nd_auto nd_tensor *inside = one_minus_square(call);
     nd_auto nd_tensor *root = nd_rsqrt(inside);
     nd_auto nd_tensor *factor = nd_neg(root);
     return nd__rules_give_product(call, factor);
 }
 
-/// g / (1 + x^2)
+/// g / (1 + x^2), by its root twice
 nd_status nd__rule_atan(const nd_rule_call *call) {
-    nd_auto nd_tensor *inside = square_plus(call, 1.0, 1.0);
-    return nd__rule_give(call, 0, nd_div(nd__rules_output_grad(call), inside));
+    nd_auto nd_tensor *root = root_of_one_plus_square(call);
+    nd_auto nd_tensor *half_way = nd_div(nd__rules_output_grad(call), root);
+    return nd__rule_give(call, 0, nd_div(half_way, root));
 }
 
-/// g / sqrt(x^2 + 1)
+/// g / sqrt(1 + x^2)
 nd_status nd__rule_asinh(const nd_rule_call *call) {
-    nd_auto nd_tensor *inside = square_plus(call, 1.0, 1.0);
-    nd_auto nd_tensor *factor = nd_rsqrt(inside);
-    return nd__rules_give_product(call, factor);
+    nd_auto nd_tensor *root = root_of_one_plus_square(call);
+    return nd__rule_give(call, 0, nd_div(nd__rules_output_grad(call), root));
 }
 
-/// g / sqrt(x^2 - 1)
+/// g / sqrt(x^2 - 1), as g / (sqrt(x - 1) sqrt(x + 1)): NaN below 1, where there is no acosh.
 nd_status nd__rule_acosh(const nd_rule_call *call) {
-    nd_auto nd_tensor *inside = square_plus(call, 1.0, -1.0);
-    nd_auto nd_tensor *factor = nd_rsqrt(inside);
+    nd_auto nd_tensor *x = nd__record_saved(call->node, 0);
+    nd_auto nd_tensor *below = nd_add_scalar(x, -1.0);
+    nd_auto nd_tensor *above = nd_add_scalar(x, 1.0);
+    nd_auto nd_tensor *below_root = nd_rsqrt(below);
+    nd_auto nd_tensor *above_root = nd_rsqrt(above);
+    nd_auto nd_tensor *factor = nd_mul(below_root, above_root);
     return nd__rules_give_product(call, factor);
 }
 
 /// g / (1 - x^2)
 nd_status nd__rule_atanh(const nd_rule_call *call) {
-    nd_auto nd_tensor *inside = square_plus(call, -1.0, 1.0);
+    nd_auto nd_tensor *inside = one_minus_square(call);
     return nd__rule_give(call, 0, nd_div(nd__rules_output_grad(call), inside));
 }

@@ -1,0 +1,147 @@
+// Gradients of large and small operands: what lies between the operand and its slope, such as a square,
+// may be more than the dtype holds where the slope is not. Held against the slope in long double, with
+// the backward pass recorded and in one kernel, in every dtype of floats.
+#include "tests/unit/autograd/support.h"
+
+#define COUNT(values) (sizeof(values) / sizeof(values)[0])
+
+typedef nd_tensor *(*function)(const nd_tensor *a, const nd_tensor *b);
+typedef long double (*slope)(long double a, long double b);
+
+#define ONE_OPERAND(name)                                                  \
+    static nd_tensor *run_##name(const nd_tensor *a, const nd_tensor *b) { \
+        (void)b;                                                           \
+        return nd_##name(a);                                               \
+    }
+#define SLOPE(name, expression)                                     \
+    static long double slope_##name(long double a, long double b) { \
+        (void)a, (void)b;                                           \
+        return expression;                                          \
+    }
+ONE_OPERAND(log2)
+ONE_OPERAND(log10)
+ONE_OPERAND(rsqrt)
+ONE_OPERAND(atan)
+ONE_OPERAND(asinh)
+ONE_OPERAND(acosh)
+ONE_OPERAND(softsign)
+ONE_OPERAND(gelu_tanh)
+SLOPE(log2, 1 / (a * logl(2)))
+SLOPE(log10, 1 / (a * logl(10)))
+SLOPE(rsqrt, -0.5L / (a * sqrtl(a)))
+SLOPE(atan, 1 / (1 + a * a))
+SLOPE(asinh, 1 / sqrtl(a * a + 1))
+SLOPE(acosh, 1 / sqrtl((a - 1) * (a + 1)))
+SLOPE(softsign, 1 / ((1 + fabsl(a)) * (1 + fabsl(a))))
+SLOPE(gelu_tanh, a > 0) // far from 0
+SLOPE(atan2_a, b / (a * a + b * b))
+SLOPE(atan2_b, -a / (a * a + b * b))
+SLOPE(pow_a, b == 0 ? 0 : b * powl(a, b - 1))
+
+typedef struct magnitude_case {
+    const char *name;
+    function run;
+    slope of_a, of_b; ///< of_b NULL: one operand
+    double a, b;
+} magnitude_case;
+
+static const magnitude_case cases[] = {
+    {"log2", run_log2, slope_log2, NULL, 6e4, 0},
+    {"log2", run_log2, slope_log2, NULL, 1e38, 0},
+    {"log2", run_log2, slope_log2, NULL, 3e-5, 0},
+    {"log10", run_log10, slope_log10, NULL, 4e4, 0},
+    {"log10", run_log10, slope_log10, NULL, 2e38, 0},
+    {"log10", run_log10, slope_log10, NULL, 1e-5, 0},
+    {"rsqrt", run_rsqrt, slope_rsqrt, NULL, 4.5e-4, 0},
+    {"rsqrt", run_rsqrt, slope_rsqrt, NULL, 1.5e-26, 0},
+    {"atan", run_atan, slope_atan, NULL, 300, 0},
+    {"atan", run_atan, slope_atan, NULL, -1e18, 0},
+    {"asinh", run_asinh, slope_asinh, NULL, -300, 0},
+    {"asinh", run_asinh, slope_asinh, NULL, 3e4, 0},
+    {"asinh", run_asinh, slope_asinh, NULL, 1e25, 0},
+    {"asinh", run_asinh, slope_asinh, NULL, 1e200, 0},
+    {"acosh", run_acosh, slope_acosh, NULL, 1.0625, 0},
+    {"acosh", run_acosh, slope_acosh, NULL, 300, 0},
+    {"acosh", run_acosh, slope_acosh, NULL, 3e4, 0},
+    {"acosh", run_acosh, slope_acosh, NULL, 1e25, 0},
+    {"acosh", run_acosh, slope_acosh, NULL, 1e200, 0},
+    {"softsign", run_softsign, slope_softsign, NULL, 300, 0},
+    {"softsign", run_softsign, slope_softsign, NULL, -1e18, 0},
+    {"gelu_tanh", run_gelu_tanh, slope_gelu_tanh, NULL, 31, 0},
+    {"gelu_tanh", run_gelu_tanh, slope_gelu_tanh, NULL, -33, 0},
+    {"gelu_tanh", run_gelu_tanh, slope_gelu_tanh, NULL, 3e3, 0},
+    {"gelu_tanh", run_gelu_tanh, slope_gelu_tanh, NULL, -6e4, 0},
+    {"gelu_tanh", run_gelu_tanh, slope_gelu_tanh, NULL, 1e17, 0},
+    {"gelu_tanh", run_gelu_tanh, slope_gelu_tanh, NULL, -1e25, 0},
+    {"gelu_tanh", run_gelu_tanh, slope_gelu_tanh, NULL, 1e300, 0},
+    {"gelu_tanh", run_gelu_tanh, slope_gelu_tanh, NULL, INFINITY, 0},
+    {"atan2", nd_atan2, slope_atan2_a, slope_atan2_b, -58, -788},
+    {"atan2", nd_atan2, slope_atan2_a, slope_atan2_b, 300, 3e4},
+    {"atan2", nd_atan2, slope_atan2_a, slope_atan2_b, 2e-4, 1e-4},
+    {"atan2", nd_atan2, slope_atan2_a, slope_atan2_b, 1e25, 3e25},
+    {"atan2", nd_atan2, slope_atan2_a, slope_atan2_b, 1e-25, -1e-25},
+    {"atan2", nd_atan2, slope_atan2_a, slope_atan2_b, 0, 1e-25},
+    {"atan2", nd_atan2, slope_atan2_a, slope_atan2_b, 1e-200, 1e-200},
+    {"atan2", nd_atan2, slope_atan2_a, slope_atan2_b, 1e200, 2e200},
+    {"pow", nd_pow, slope_pow_a, NULL, 1e-5, 0},
+    {"pow", nd_pow, slope_pow_a, NULL, 1e-310, 0},
+    {"pow", nd_pow, slope_pow_a, NULL, NAN, 0},
+};
+
+/// Whether the dtype holds a number to its full precision, or it is 0, an infinity or NaN for all.
+static bool holds(nd_dtype dtype, double value) {
+    if (value == 0 || !isfinite(value))
+        return true;
+    double largest = nd_dtype_get_max(dtype).value.f64;
+    return fabs(value) >= nd_dtype_get_smallest_normal(dtype) && fabs(value) <= largest;
+}
+
+static void check_slope(const magnitude_case *c, const nd_tensor *gradient, long double expected,
+                        bool recorded) {
+    nd_dtype dtype = nd_get_dtype(gradient);
+    double found = nd_get_item(gradient), step = nd_dtype_get_epsilon(dtype);
+    // Slopes below the smallest normal number, as many are in f16, have fewer digits.
+    double least = 2 * step * nd_dtype_get_smallest_normal(dtype);
+    if (!(fabsl(found - expected) <= 4 * step * fabsl(expected) + least))
+        fail_msg("%s of %g and %g in %s, %s: gradient %.9g, expected %.9Lg", c->name, c->a, c->b,
+                 nd_dtype_get_name(dtype), recorded ? "recorded" : "not recorded", found, expected);
+}
+
+static void check_case(const magnitude_case *c, nd_dtype dtype, bool recorded) {
+    nd_auto nd_tensor *a = nd_scalar(c->a, dtype), *b = nd_scalar(c->b, dtype);
+    long double at_a = nd_get_item(a), at_b = nd_get_item(b);
+    assert_ok(nd_set_requires_grad(a, true));
+    assert_ok(nd_set_requires_grad(b, true));
+    nd_auto nd_tensor *y = c->run(a, b);
+    assert_handle(y);
+    nd_backward_options options = ND_BACKWARD_OPTIONS_INIT;
+    options.create_graph = recorded;
+    options.allow_unused = true;
+    nd_tensor *gradients[2];
+    assert_ok(nd_grad(y, 2, (const nd_tensor *const[]){a, b}, &options, gradients));
+    nd_auto nd_tensor *of_a = gradients[0], *of_b = gradients[1];
+    check_slope(c, of_a, c->of_a(at_a, at_b), recorded);
+    if (c->of_b)
+        check_slope(c, of_b, c->of_b(at_a, at_b), recorded);
+}
+
+static void test_gradients_of_any_magnitude(void **state) {
+    (void)state;
+    static const nd_dtype dtypes[] = {ND_F16, ND_BF16, ND_F32, ND_F64};
+    int checked = 0;
+    for (size_t i = 0; i < COUNT(cases); i++)
+        for (size_t d = 0; d < COUNT(dtypes); d++)
+            if (holds(dtypes[d], cases[i].a) && holds(dtypes[d], cases[i].b)) {
+                check_case(&cases[i], dtypes[d], false);
+                check_case(&cases[i], dtypes[d], true);
+                checked++;
+            }
+    assert_in_range(checked, 100, 200);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        ND_TEST(test_gradients_of_any_magnitude),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
