@@ -28,6 +28,27 @@ with_numpy = unittest.skipUnless(np, "no NumPy")
 with_torch = unittest.skipUnless(np and torch, "no PyTorch")
 
 
+def of_threads(work, count=8):
+    """What went wrong in threads that do this at once and take turns as often as Python can have them."""
+    errors = []
+
+    def guarded():
+        try:
+            work()
+        except Exception as error:
+            errors.append(error)
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    threads = [threading.Thread(target=guarded) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    sys.setswitchinterval(interval)
+    return errors
+
+
 class Case(unittest.TestCase):
     def tearDown(self):
         gc.collect()
@@ -459,6 +480,39 @@ class NumPy(Case):
         nd.gc_set_mode(nd.GC_OFF)
         self.assertEqual(errors, [])
         nd.gc_collect(None)
+
+    def test_capsules_that_threads_lend_and_drop(self):
+        x = nd.ones([100], "float32")
+
+        def work():
+            for i in range(1000):
+                capsule = x.__dlpack__(max_version=(1, 0) if i % 2 else None)
+                if i % 3 == 0:
+                    np.from_dlpack(x)
+                del capsule
+                nd.get_ndim(x)
+
+        self.assertEqual(of_threads(work), [])
+        del x
+        self.assertEqual(nd.manager_get_total_bytes(None), 0)
+
+
+class Threads(Case):
+    def test_classes_that_threads_make_at_once_are_the_same(self):
+        from ndarc import binding
+
+        for _ in range(100):
+            before = binding._structs.pop("nd_conv2d_options", None), binding.handle_classes.pop("nd_graph", None)
+            made, together = [], threading.Barrier(8)
+
+            def work():
+                together.wait()
+                made.append((binding.struct_type("nd_conv2d_options"), binding.handle_class("nd_graph")))
+
+            self.assertEqual(of_threads(work), [])
+            self.assertEqual(len(set(made)), 1)
+            for known, name, kind in zip((binding._structs, binding.handle_classes), ("nd_conv2d_options", "nd_graph"), before):
+                known.update({name: kind} if kind else {})
 
 
 class Consumed(Case):

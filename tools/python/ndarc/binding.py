@@ -131,14 +131,15 @@ library.nd_status_get_name.restype = ctypes.c_char_p
 _CONSUMED = {("nd_object_tmp", "object"), ("nd_scope_adopt", "object")}
 # Python's class for each type of handle; those that are not here are made when one is met.
 handle_classes = {}
-before_calls = None  # what ndarc.dlpack has left to do
+before_calls = None  # what ndarc.dlpack may have left to do; set once, while it is imported
 _structs = {"nd_number": Number}
 
 
 def handle_class(name):
     if name not in handle_classes:
         counted = name not in ("nd_scope", "nd_snapshot", "nd_balance", "nd_watch")
-        handle_classes[name] = type("".join(word.title() for word in name[3:].split("_")), (Handle,), {"counted": counted})
+        made = type("".join(word.title() for word in name[3:].split("_")), (Handle,), {"counted": counted})
+        handle_classes.setdefault(name, made)  # another thread may have been faster
     return handle_classes[name]
 
 
@@ -175,7 +176,7 @@ def struct_type(name):
     """The ctypes structure of a struct of the headers."""
     if name not in _structs:
         fields = [(field.name, _ctype(field)) for field in headers.structs[name]]
-        _structs[name] = type(name, (ctypes.Structure,), {"_fields_": fields})
+        _structs.setdefault(name, type(name, (ctypes.Structure,), {"_fields_": fields}))  # another thread may have been faster
     return _structs[name]
 
 

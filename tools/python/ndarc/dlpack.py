@@ -5,6 +5,7 @@ Deleters are called without the interpreter's lock, which another thread's colle
 
 import ctypes
 import sys
+import threading
 
 from . import binding
 from .binding import Error, handle_class, library, raise_error
@@ -58,22 +59,31 @@ _IS_COPIED = 2
 
 # Capsules that were handed out. They have no destructor: it would be Python, and a consumer that fails drops its capsule with its
 # exception set, which Python must not run under. Instead they are held here until they were consumed, or nobody else holds them.
+# Any thread adds at the end; what takes out has the lock.
 _lent = []
+_sweeping = threading.Lock()
 
 
 def _sweep():
-    for place in range(len(_lent) - 1, -1, -1):
-        capsule = _lent[place]
-        name = next((name for name in _USED if _is_valid_object(capsule, name)), None)
-        if name is None:
-            _lent.pop(place)  # consumed
-        elif sys.getrefcount(capsule) == 3:  # this list, `capsule`, the argument
-            _lent.pop(place)
-            address = _python.PyCapsule_GetPointer(capsule, name)
-            _python.PyCapsule_SetName(capsule, _USED[name])
-            _DELETER((_Versioned if name == _VERSIONED else _Unversioned).from_address(address).deleter)(address)
-    if not _lent:
-        binding.before_calls = None
+    # One thread sweeps at a time, and others, or a deleter that calls back, leave it to the next call.
+    if not _lent or not _sweeping.acquire(blocking=False):
+        return
+    try:
+        for place in range(len(_lent) - 1, -1, -1):
+            capsule = _lent[place]
+            name = next((name for name in _USED if _is_valid_object(capsule, name)), None)
+            if name is None:
+                _lent.pop(place)  # consumed
+            elif sys.getrefcount(capsule) == 3:  # this list, `capsule`, the argument
+                _lent.pop(place)
+                address = _python.PyCapsule_GetPointer(capsule, name)
+                _python.PyCapsule_SetName(capsule, _USED[name])
+                _DELETER((_Versioned if name == _VERSIONED else _Unversioned).from_address(address).deleter)(address)
+    finally:
+        _sweeping.release()
+
+
+binding.before_calls = _sweep
 
 
 def export(tensor, max_version, copied=False):
@@ -90,7 +100,6 @@ def export(tensor, max_version, copied=False):
         _Versioned.from_address(address).flags |= _IS_COPIED
     capsule = _python.PyCapsule_New(address, _NAMES[_VERSIONED if versioned else _UNVERSIONED], None)
     _lent.append(capsule)
-    binding.before_calls = _sweep
     return capsule
 
 
