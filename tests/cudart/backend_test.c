@@ -436,10 +436,13 @@ static void test_F22_F23_child_and_exit(void **state) {
 }
 
 static const role roles[] = {
-    {"little_memory", little_memory},       {"lost", lost},
+    {"little_memory", little_memory},
+    {"lost", lost},
     {"lost_with_callbacks", lost_with_callbacks},
-    {"child_after_use", child_after_use},   {"exit_with_tensors", exit_with_tensors},
-    {"exit_beside_work", exit_beside_work}, {NULL, NULL},
+    {"child_after_use", child_after_use},
+    {"exit_with_tensors", exit_with_tensors},
+    {"exit_beside_work", exit_beside_work},
+    {NULL, NULL},
 };
 
 int main(int argc, char **argv) {
