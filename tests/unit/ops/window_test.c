@@ -563,46 +563,6 @@ static void test_windows_in_front_of_the_image(void **state) {
     }
 }
 
-static nd_tensor *grad_of_weight(int64_t depth, int64_t kernel, const nd_conv3d_options *options,
-                                 nd_dtype dtype) {
-    nd_auto nd_tensor *x = operand(0, ND_SHAPE(2, 2, depth, 3, 4), dtype);
-    nd_auto nd_tensor *weight = operand(1, ND_SHAPE(3, 2, kernel, 2, 2), dtype);
-    assert_status(nd_set_requires_grad(weight, true), ND_OK);
-    nd_auto nd_tensor *y = nd_conv3d(x, weight, NULL, options);
-    assert_handle(y);
-    nd_auto nd_tensor *g = operand(3, nd_get_ndim(y), nd_get_shape(y), dtype);
-    nd_backward_options backward = ND_BACKWARD_OPTIONS_INIT;
-    backward.grad = g;
-    const nd_tensor *wanted[] = {weight};
-    nd_tensor *gradient = NULL;
-    assert_status(nd_grad(y, 1, wanted, &backward, &gradient), ND_OK);
-    return gradient;
-}
-
-/// Windows that begin before a shallow image, end behind it, or both, at every step and padding. f64
-/// is computed by the definition; operands are eighths, of which f32 holds every sum.
-static void test_gradient_of_the_weight_of_shallow_images(void **state) {
-    (void)state;
-    nd_conv3d_options options = ND_CONV3D_OPTIONS_INIT;
-    for (int64_t depth = 1; depth <= 9; depth++)
-        for (int64_t kernel = 1; kernel <= 7; kernel++)
-            for (int64_t stride = 1; stride <= 4; stride++)
-                for (int64_t padding = 0; padding <= kernel; padding++) {
-                    if (depth + 2 * padding < kernel)
-                        continue;
-                    options.stride[0] = stride;
-                    options.padding[0] = padding;
-                    nd_auto nd_tensor *found = grad_of_weight(depth, kernel, &options, ND_F32);
-                    nd_auto nd_tensor *expected = grad_of_weight(depth, kernel, &options, ND_F64);
-                    for (int64_t i = 0; i < nd_get_numel(expected); i++)
-                        if (at_flat(found, i) != at_flat(expected, i))
-                            fail_msg("depth %d, kernel %d, stride %d, padding %d: element %d is %g "
-                                     "and not %g",
-                                     (int)depth, (int)kernel, (int)stride, (int)padding, (int)i,
-                                     at_flat(found, i), at_flat(expected, i));
-                }
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_every_row_of_pytorch),
@@ -614,7 +574,6 @@ int main(void) {
         ND_TEST(test_cubic_of_other_axes),
         ND_TEST(test_nothing),
         ND_TEST(test_windows_in_front_of_the_image),
-        ND_TEST(test_gradient_of_the_weight_of_shallow_images),
         ND_TEST(test_convolutions_refuse),
         ND_TEST(test_pools_refuse),
         ND_TEST(test_images_refuse),
