@@ -1,5 +1,5 @@
 // Convolution, its two gradients, unfold and fold, as matrix products over unfolded images, where
-// neither direct sums (direct.c, depthwise.c) nor oneDNN do it.
+// neither direct sums (direct.c, depthwise.c), products without them (pointwise.c) nor oneDNN do it.
 //
 // For one group of channels of an image, x [ci, x's sizes] with ci those of the group, the unfolded
 // matrix U [ci window, y's sizes] holds in each column the window of one result. Then out = W U,
@@ -242,7 +242,7 @@ nd_status nd__cpu_conv(const nd_kernel_call *call, bool sparing) {
     if (type < 0)
         return ND_ERROR_UNSUPPORTED;
     bool folding = call->op == ND_OP_unfold || call->op == ND_OP_fold;
-    if (nd__cpu_depthwise(call) || nd__cpu_direct(call))
+    if (nd__cpu_depthwise(call) || nd__cpu_direct(call) || nd__cpu_pointwise(call))
         return ND_OK;
     nd_status status = type == 0 && !folding ? nd__onednn_conv(call) : ND_ERROR_UNSUPPORTED;
     if (status == ND_OK || (status == ND_ERROR_OUT_OF_MEMORY && !sparing))

@@ -28,6 +28,8 @@ nd_status nd__cpu_conv(const nd_kernel_call *call, bool sparing);
 bool nd__cpu_depthwise(const nd_kernel_call *call);
 /// Does a CONV call by direct sums, where its sizes suit them; false: somebody else must.
 bool nd__cpu_direct(const nd_kernel_call *call);
+/// Does a CONV call whose windows have one element each as products; false: somebody else must.
+bool nd__cpu_pointwise(const nd_kernel_call *call);
 nd_status nd__cpu_pool(const nd_kernel_call *call);
 nd_status nd__cpu_resample(const nd_kernel_call *call);
 nd_status nd__cpu_attention(const nd_kernel_call *call);

@@ -181,6 +181,40 @@ static void test_many_convolution_shapes(void **state) {
         }
 }
 
+/// Windows of one element, on either side of the sizes from which they are products, with images enough for
+/// several sums and with one.
+static void every_pointwise_conv(void) {
+    static const int64_t sizes[][5] = {{1, 48, 64, 9, 7},  {2, 72, 40, 11, 8}, {3, 16, 16, 24, 24},
+                                       {5, 130, 1, 14, 9}, {1, 1, 24, 80, 81}, {7, 12, 20, 5, 4},
+                                       {2, 256, 64, 3, 3}, {2, 64, 96, 1, 1}};
+    for (size_t i = 0; i < COUNT_OF(sizes); i++)
+        for (int64_t groups = 1; groups <= 4; groups *= 2) {
+            const int64_t *s = sizes[i];
+            if (s[1] % groups || s[2] % groups)
+                continue;
+            const conv_case c = {s[0], s[1],   s[3],   s[4],   s[2],  1,
+                                 1,    {1, 1}, {0, 0}, {1, 1}, groups};
+            check_conv(&c, ND_F32, DENSE);
+            check_conv(&c, ND_F64, (layout)(i % LAYOUTS));
+        }
+}
+
+static void test_pointwise_convolution(void **state) {
+    (void)state;
+    const int threads = nd_get_num_threads();
+    nd_set_num_threads(4);
+    every_pointwise_conv();
+    nd_set_num_threads(1);
+    every_pointwise_conv();
+    nd__cpu_use_onednn(false);
+    every_pointwise_conv();
+    nd__cpu_use_onednn(true);
+    nd_set_deterministic(true);
+    every_pointwise_conv();
+    nd_set_deterministic(false);
+    nd_set_num_threads(threads);
+}
+
 static void test_convolution_bias_and_bad_input(void **state) {
     (void)state;
     nd_auto nd_tensor *x = random_tensor(DENSE, ND_SHAPE(2, 3, 6, 6), ND_F32, -1, 1);
@@ -464,6 +498,7 @@ int main(void) {
         ND_TEST(test_every_convolution_portable),
         ND_TEST(test_direct_convolution),
         ND_TEST(test_many_convolution_shapes),
+        ND_TEST(test_pointwise_convolution),
         ND_TEST(test_convolution_bias_and_bad_input),
         ND_TEST(test_convolution_of_nothing),
         ND_TEST(test_convolution_options),
