@@ -27,11 +27,16 @@
 #define SMALL_DIRECT SMALL_PRODUCT
 #endif
 
-/// The most of a tile, whose two panels are 700 KiB; the least that it is cut to for more threads; and
-/// rows of the second matrix that are packed together.
-#define TILE_ROWS 192
+/// A tile's steps through k, for which the two vectors of b's columns that the inner kernel reads again and
+/// again leave room in the nearest cache; a tile's columns, whose panels are 768 KiB of doubles, and the rows
+/// of a that are packed together, whose panels are 144 KiB; the most rows of a tile, and of one whose sums
+/// have memory of their own; the least that a tile is cut to for more threads; and rows of b that are packed
+/// together.
+#define TILE_DEPTH 192
 #define TILE_COLUMNS 512
-#define TILE_DEPTH(type) (1024 / (int64_t)sizeof(type))
+#define BLOCK_ROWS 96
+#define MOST_ROWS 4096
+#define MOST_SUMMED_ROWS 192
 #define LEAST_TILE_ROWS 48
 #define LEAST_TILE_COLUMNS 64
 #define PACK_DEPTH 8
@@ -135,8 +140,8 @@ static int64_t even_piece(int64_t size, int64_t most, int64_t step) {
 }
 
 /// Tiles as large as they may be, and smaller ones where there would be too few for the threads.
-static void choose_tiles(nd__product *p, int64_t row_step, int64_t column_step) {
-    int64_t rows = even_piece(p->m, TILE_ROWS, row_step);
+static void choose_tiles(nd__product *p, int64_t most_rows, int64_t column_step) {
+    int64_t rows = even_piece(p->m, most_rows, KERNEL_ROWS);
     int64_t columns = even_piece(p->n, TILE_COLUMNS, column_step);
     const int64_t parts = nd__parts_of(p->m * p->n * p->k);
     while ((p->m + rows - 1) / rows * ((p->n + columns - 1) / columns) < parts) {
@@ -144,7 +149,7 @@ static void choose_tiles(nd__product *p, int64_t row_step, int64_t column_step) 
         if (!by_rows && columns < 2 * LEAST_TILE_COLUMNS)
             break;
         if (by_rows)
-            rows = even_piece(rows, rows / 2, row_step);
+            rows = even_piece(rows, rows / 2, KERNEL_ROWS);
         else
             columns = even_piece(columns, columns / 2, column_step);
     }

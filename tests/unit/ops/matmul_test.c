@@ -99,6 +99,37 @@ static void every_product(void) {
             }
 }
 
+/// A product that takes several tiles, blocks of rows and steps: results here and there, and the last.
+static void check_large_product(nd_dtype dtype, int64_t m, int64_t k, int64_t n) {
+    nd_auto nd_tensor *a = random_tensor(DENSE, ND_SHAPE(m, k), dtype, -9, 9);
+    nd_auto nd_tensor *b = random_tensor(DENSE, ND_SHAPE(k, n), dtype, -9, 9);
+    nd_auto nd_tensor *y = nd_matmul(a, b);
+    assert_handle(y);
+    const double rounding = dtype == ND_F64 ? 1e-14 : dtype == ND_F16 ? 1e-3 : 0;
+    for (int64_t flat = m * n - 1; flat >= 0; flat -= 1 + rand() % 997) {
+        double sum = 0, size = 0;
+        for (int64_t i = 0; i < k; i++) {
+            double term = at_flat(a, flat / n * k + i) * at_flat(b, i * n + flat % n);
+            sum += term;
+            size += fabs(term);
+        }
+        assert_close("large product", at_flat(y, flat), sum, 0, size * rounding);
+    }
+}
+
+static void every_large_product(void) {
+    static const nd_dtype dtypes[] = {ND_F64, ND_F16, ND_I32};
+    for (size_t i = 0; i < COUNT_OF(dtypes); i++) {
+        check_large_product(dtypes[i], 205, 390, 521);
+        check_large_product(dtypes[i], 4103, 3, 130);
+    }
+}
+
+static void test_products_of_several_tiles(void **state) {
+    (void)state;
+    on_every_isa(every_large_product);
+}
+
 static void test_every_product_portable(void **state) {
     (void)state;
     nd__cpu_use_onednn(false);
@@ -412,6 +443,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_every_product_portable),
         ND_TEST(test_every_product_by_the_library),
+        ND_TEST(test_products_of_several_tiles),
         ND_TEST(test_transposed_batches),
         ND_TEST(test_linear),
         ND_TEST(test_linear_of_few_rows),
