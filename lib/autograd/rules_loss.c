@@ -91,6 +91,26 @@ nd_status nd__rule_pair_loss(const nd_rule_call *call) {
 // -------------------------------------------------------------------------------------------------
 // classes
 
+/// What g is multiplied with, unrecorded: the gradient of x where g is 1. ret_counts: where a target's
+/// class stands, whatever it weighs; elsewhere the gradient is 0 whatever g is.
+static nd_tensor *nll_slope(const nd_tensor *g, const nd_tensor *targets, const nd_tensor *weight,
+                            const nd_op_attrs *attrs, const nd_node_input *x,
+                            nd_tensor **ret_counts) {
+    nd_auto nd_tensor *slope = NULL;
+    nd_no_grad {
+        nd_auto nd_tensor *ones = nd_ones_like(g);
+        slope = ones ? nd__nll_loss_grad(ones, targets, weight, attrs, x->ndim, x->shape) : NULL;
+        nd_op_attrs weightless = *attrs;
+        weightless.i[5] = 0;
+        nd_auto nd_tensor *plain =
+            slope && weight ? nd__nll_loss_grad(ones, targets, NULL, &weightless, x->ndim, x->shape)
+                            : nd_retain(slope);
+        nd_auto nd_tensor *zero = nd__rules_constant(plain, plain ? plain->dtype : ND_F32, 0.0);
+        *ret_counts = nd_not_equal(plain, zero);
+    }
+    return *ret_counts ? nd_steal(&slope) : NULL;
+}
+
 /// x, targets, weight: the loss is linear in x, so that what g is multiplied with depends on neither.
 nd_status nd__rule_nll_loss(const nd_rule_call *call) {
     const nd_op_attrs *attrs = &call->node->attrs;
@@ -103,12 +123,10 @@ nd_status nd__rule_nll_loss(const nd_rule_call *call) {
     if (!nd_is_grad_enabled())
         return nd__rule_give(call, 0,
                              nd__nll_loss_grad(g, targets, weight, attrs, x->ndim, x->shape));
-    nd_auto nd_tensor *slope = NULL;
-    nd_no_grad {
-        nd_auto nd_tensor *ones = nd_ones_like(g);
-        slope = ones ? nd__nll_loss_grad(ones, targets, weight, attrs, x->ndim, x->shape) : NULL;
-    }
+    nd_auto nd_tensor *counts = NULL;
+    nd_auto nd_tensor *slope = nll_slope(g, targets, weight, attrs, x, &counts);
     bool each = attrs->i[4] == ND_NLL_EACH;
     nd_auto nd_tensor *seen = each ? nd_unsqueeze(g, x->ndim > 1 ? 1 : 0) : nd_retain(g);
-    return nd__rule_give(call, 0, nd_mul(slope, seen));
+    nd_auto nd_tensor *product = nd_mul(slope, seen);
+    return nd__rule_give(call, 0, nd__rules_zero_unless(counts, product));
 }

@@ -107,6 +107,74 @@ static void test_gradients_of_cross_entropy(void **state) {
         }
 }
 
+/// Gradients of first order are `expected`. Those of second order, where `twice`, are 0 in the second
+/// row, whose target is ignored.
+static void check_gradients(const nd_tensor *x, const nd_tensor *loss, bool recorded, bool twice,
+                            const double *expected) {
+    nd_backward_options options = ND_BACKWARD_OPTIONS_INIT;
+    options.create_graph = recorded;
+    nd_tensor *first = NULL, *second = NULL;
+    assert_ok(nd_grad(loss, 1, &x, &options, &first));
+    for (int64_t i = 0; i < nd_get_numel(x); i++)
+        assert_close(recorded ? "recorded" : "not recorded", at_flat(first, i), expected[i], 1e-6,
+                     1e-6);
+    if (twice) {
+        nd_auto nd_tensor *square = nd_square(first);
+        nd_auto nd_tensor *sum = nd_sum(square, 0, NULL, false);
+        assert_ok(nd_grad(sum, 1, &x, NULL, &second));
+        for (int64_t i = 3; i < nd_get_numel(x); i++)
+            assert_close("second order", at_flat(second, i), 0, 0, 0);
+    }
+    nd_release(first);
+    nd_release(second);
+}
+
+/// As PyTorch 2.15 has it: the mean over nothing is NaN, what is ignored has a gradient of 0, and what
+/// is divided by weights of 0 one of NaN. Recorded and not recorded.
+static void test_gradients_where_all_is_ignored(void **state) {
+    (void)state;
+    static const float logits[] = {1, 2, 3, 0, 1, 0}, zeros[] = {0, 0, 0};
+    static const double none[6] = {0};
+    static const double lost[] = {NAN, NAN, NAN, 0, 0, 0};
+    nd_auto nd_tensor *x = nd_from_data(logits, ND_SHAPE(2, 3), ND_F32);
+    assert_ok(nd_set_requires_grad(x, true));
+    nd_auto nd_tensor *ignored = nd_full(ND_SHAPE(2), -100, ND_I64);
+    nd_auto nd_tensor *one_counts = nd_from_data((int64_t[]){0, -100}, ND_SHAPE(2), ND_I64);
+    nd_auto nd_tensor *weightless = nd_from_data(zeros, ND_SHAPE(3), ND_F32);
+    nd_cross_entropy_options options = ND_CROSS_ENTROPY_OPTIONS_INIT;
+    static const double smoothings[] = {0, 0.1, 1};
+    for (size_t s = 0; s < COUNT_OF(smoothings); s++)
+        for (int weighted = 0; weighted < 2; weighted++)
+            for (int recorded = 0; recorded < 2; recorded++) {
+                options.label_smoothing = smoothings[s];
+                const nd_tensor *weight = weighted ? weightless : NULL;
+                nd_auto nd_tensor *loss = nd_cross_entropy_with(x, ignored, weight, &options);
+                assert_close("loss", at_flat(loss, 0), NAN, 0, 0);
+                check_gradients(x, loss, recorded, recorded, none);
+                if (!weighted)
+                    continue;
+                nd_auto nd_tensor *divided = nd_cross_entropy_with(x, one_counts, weight, &options);
+                assert_close("loss", at_flat(divided, 0), NAN, 0, 0);
+                check_gradients(x, divided, recorded, recorded, lost);
+            }
+}
+
+/// Gradients of the losses of each target that are not finite reach their own target's class alone.
+static void test_infinite_gradients_of_each_loss(void **state) {
+    (void)state;
+    static const double numbers[6] = {-1, -2, -3, -1, -2, -3};
+    static const double expected[] = {0, -INFINITY, 0, 0, 0, 0};
+    nd_auto nd_tensor *x = nd_from_data(numbers, ND_SHAPE(2, 3), ND_F64);
+    assert_ok(nd_set_requires_grad(x, true));
+    nd_auto nd_tensor *targets = nd_from_data((int64_t[]){1, -100}, ND_SHAPE(2), ND_I64);
+    nd_auto nd_tensor *each = nd_nll_loss(x, targets, NULL, -100, ND_REDUCTION_NONE);
+    nd_auto nd_tensor *infinite = nd_full(ND_SHAPE(2), (double)INFINITY, ND_F64);
+    nd_auto nd_tensor *scaled = nd_mul(each, infinite);
+    nd_auto nd_tensor *sum = nd_sum(scaled, 0, NULL, false);
+    for (int recorded = 0; recorded < 2; recorded++)
+        check_gradients(x, sum, recorded, false, expected);
+}
+
 static void test_bad_cross_entropies_are_refused(void **state) {
     (void)state;
     nd_auto nd_tensor *x = nd_ones(ND_SHAPE(2, 3), ND_F32);
@@ -130,6 +198,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_every_option_of_cross_entropy),
         ND_TEST(test_gradients_of_cross_entropy),
+        ND_TEST(test_gradients_where_all_is_ignored),
+        ND_TEST(test_infinite_gradients_of_each_loss),
         ND_TEST(test_bad_cross_entropies_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
