@@ -26,7 +26,8 @@ static int label_of(char letter) {
 }
 
 /// Labels up to the next ",", "->" or the end. An ellipsis stands for `ellipsis` axes; for -1, for
-/// as many as make `ndim`. Returns how many labels, or -1 with an error.
+/// as many as make `ndim`. Returns how many labels, of which ret_labels gets the first ND_MAX_DIMS, or
+/// -1 with an error.
 static int read_labels(reader *r, int ndim, int ellipsis, int *ret_labels) {
     const char *begin = r->at;
     int letters = 0, count = 0, dots = 0;
@@ -36,18 +37,16 @@ static int read_labels(reader *r, int ndim, int ellipsis, int *ret_labels) {
     for (skip_spaces(r); *r->at && *r->at != ',' && *r->at != '-'; skip_spaces(r)) {
         int label = label_of(*r->at), wanted = label >= 0 ? 1 : hidden;
         bool is_dots = strncmp(r->at, "...", 3) == 0;
-        if ((label < 0 && !is_dots) || (is_dots && dots++ > 0) || wanted < 0 ||
-            count + wanted > ND_MAX_DIMS) {
+        if ((label < 0 && !is_dots) || (is_dots && dots++ > 0) || wanted < 0) {
             nd__error(ND_ERROR_INVALID_ARGUMENT,
-                      "einsum: \"%s\" has letters, one \"...\" and at most %d axes for each "
-                      "operand, not \"%.8s\"",
-                      r->equation, ND_MAX_DIMS, r->at);
+                      "einsum: \"%s\" has letters, and one \"...\" for the other axes, for each "
+                      "operand and the result, not \"%.8s\"",
+                      r->equation, r->at);
             return -1;
         }
-        for (int i = wanted - 1; is_dots && i >= 0; i--)
-            ret_labels[count++] = ND__CONTRACTION_ELLIPSIS + i;
-        if (label >= 0)
-            ret_labels[count++] = label;
+        for (int i = wanted - 1; i >= 0; i--, count++)
+            if (count < ND_MAX_DIMS)
+                ret_labels[count] = is_dots ? ND__CONTRACTION_ELLIPSIS + i : label;
         r->at += is_dots ? 3 : 1;
     }
     return count;
@@ -102,6 +101,12 @@ static nd_status check_sizes(const reader *r, const nd__term *terms, size_t coun
     return ND_OK;
 }
 
+static int too_many(const reader *r, int ndim) {
+    nd__error(ND_ERROR_SHAPE, "einsum: the result of \"%s\" has %d dimensions; %d are possible",
+              r->equation, ndim, ND_MAX_DIMS);
+    return -1;
+}
+
 /// Labels of the result; -1 with an error.
 static int read_output(reader *r, const nd__term *terms, size_t count, int *ret_output) {
     int uses[ND__CONTRACTION_LABELS] = {0}, ellipsis = 0, noutput = 0;
@@ -118,15 +123,13 @@ static int read_output(reader *r, const nd__term *terms, size_t count, int *ret_
         for (int label = 0; label < ND__CONTRACTION_ELLIPSIS; label++)
             if (uses[label] == 1 && single++ < ND_MAX_DIMS)
                 ret_output[noutput++] = label;
-        if (single <= ND_MAX_DIMS)
-            return noutput;
-        nd__error(ND_ERROR_SHAPE, "einsum: the result of \"%s\" has %d dimensions; %d are possible",
-                  r->equation, single, ND_MAX_DIMS);
-        return -1;
+        return single <= ND_MAX_DIMS ? noutput : too_many(r, single);
     }
     bool arrow = strncmp(r->at, "->", 2) == 0;
     r->at += arrow ? 2 : 0;
     noutput = arrow ? read_labels(r, 0, ellipsis, ret_output) : 0;
+    if (noutput > ND_MAX_DIMS)
+        return too_many(r, noutput);
     bool fits = arrow && noutput >= 0 && !*r->at;
     for (int i = 0; i < noutput && fits; i++) {
         fits = uses[ret_output[i]] > 0;

@@ -276,6 +276,19 @@ static void test_contractions_refuse(void **state) {
     assert_refused(einsum_of("ijk...", a, NULL), ND_ERROR_INVALID_ARGUMENT, "einsum: \"ijk...\"");
     assert_refused(einsum_of("ij", flags, NULL), ND_ERROR_DTYPE, "einsum: does not take bool");
     assert_refused(einsum_of("abcdefgh,ij", deep, a), ND_ERROR_SHAPE, "einsum: the result of");
+    assert_refused(
+        einsum_of("abcdefgh,ij->abcdefghi", deep, a), ND_ERROR_SHAPE,
+        "einsum: the result of \"abcdefgh,ij->abcdefghi\" has 9 dimensions; 8 are possible");
+    assert_refused(einsum_of("...,ij->...i", deep, a), ND_ERROR_SHAPE,
+                   "einsum: the result of \"...,ij->...i\" has 9");
+    assert_refused(einsum_of("...,ij->i...j", deep, a), ND_ERROR_SHAPE,
+                   "einsum: the result of \"...,ij->i...j\" has 10");
+    assert_refused(einsum_of("...,ij->i...j1", deep, a), ND_ERROR_INVALID_ARGUMENT,
+                   "einsum: \"...,ij->i...j1\" has letters");
+    assert_refused(einsum_of("...,ij->......", deep, a), ND_ERROR_INVALID_ARGUMENT,
+                   "einsum: \"...,ij->......\" has letters");
+    assert_refused(einsum_of("abcdefghi,ij", deep, a), ND_ERROR_SHAPE,
+                   "einsum: \"abcdefghi,ij\" gives operand 0 9 axes");
     assert_refused(nd_einsum(NULL, 1, NULL), ND_ERROR_INVALID_ARGUMENT, "einsum: 1 operands");
     assert_refused(nd_tensordot(deep, a, 0, NULL, NULL), ND_ERROR_SHAPE, "tensordot: a product");
     assert_refused(nd_tensordot(a, b, 1, AXES(0), AXES(0)), ND_ERROR_SHAPE, "tensordot: axis 0");
