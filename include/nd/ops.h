@@ -259,7 +259,8 @@ ND_API nd_tensor *nd_logsumexp(const nd_tensor *x, int naxes, const int *axes,
                                bool keepdims) ND_OWNED;
 /// Vector norm sum(|x|^ord)^(1/ord) over the axes; ord infinity: the largest |x|, -infinity the
 /// smallest, 0: how many are not 0, without a gradient (the Array API's linalg.vector_norm). dtype
-/// as for nd_mean(); where the norm is 0 the gradient is 0. Error: ord is NaN.
+/// as for nd_mean(); where the norm is 0 the gradient is 0. Over nothing: 0, or
+/// infinity where ord is negative. Error: ord is NaN, or a largest or smallest of nothing.
 ND_API nd_tensor *nd_norm(const nd_tensor *x, double ord, int naxes, const int *axes,
                           bool keepdims) ND_OWNED;
 /// Index of the first extremum along one axis: i64.

@@ -79,8 +79,8 @@ static bool takes_nothing(nd_op op) {
     return op != ND_OP_max && op != ND_OP_min;
 }
 
-/// That result.
-static nd_number result_of_nothing(nd_op op) {
+/// That result; `number`: norm's order.
+static nd_number result_of_nothing(nd_op op, double number) {
     switch (op) {
     case ND_OP_mean:
     case ND_OP_var:
@@ -91,6 +91,8 @@ static nd_number result_of_nothing(nd_op op) {
         return ND_NUMBER(1);
     case ND_OP_logsumexp:
         return ND_NUMBER(-(double)INFINITY);
+    case ND_OP_norm:
+        return ND_NUMBER(number < 0.0 ? (double)INFINITY : 0.0);
     default:
         return ND_NUMBER(0);
     }
@@ -116,7 +118,7 @@ static nd_tensor *reduce_axes(nd_tensor *out, nd_op op, const nd_tensor *x, int 
     if (!result)
         return NULL;
     if (elements == 0)
-        result = nd__create_filled(name, result, result_of_nothing(op));
+        result = nd__create_filled(name, result, result_of_nothing(op, number));
     if (!result || result->numel == 0 || elements == 0)
         return nd__record(op, result, &x, 1, &attrs);
     nd_kernel_call call;

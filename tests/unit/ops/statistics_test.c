@@ -185,6 +185,16 @@ static void test_statistics_of_nothing_and_of_scalars(void **state) {
     assert_refused(nd_norm(scalar, NAN, 0, NULL, false), ND_ERROR_INVALID_ARGUMENT,
                    "norm: its order is NaN");
     assert_refused(nd_norm(empty, INFINITY, 0, NULL, false), ND_ERROR_SHAPE, "max: shape [0, 2]");
+    assert_refused(nd_norm(empty, -INFINITY, 0, NULL, false), ND_ERROR_SHAPE, "min: shape [0, 2]");
+    for (int dtype = 0; dtype < ND_DTYPE_COUNT; dtype++)
+        for (size_t o = 0; o < COUNT_OF(orders); o++) { // as NumPy's
+            if (isinf(orders[o]))
+                continue;
+            nd_auto nd_tensor *nothing = nd_zeros(ND_SHAPE(0, 2), (nd_dtype)dtype);
+            nd_auto nd_tensor *y = nd_norm(nothing, orders[o], 1, &axis, false);
+            assert_shape(y, ND_SHAPE(2));
+            assert_close("norm", at_flat(y, 1), orders[o] < 0 ? INFINITY : 0, 0, 0);
+        }
     assert_refused(nd_cumsum(scalar, 0), ND_ERROR_INVALID_ARGUMENT, "cumsum: axis 0");
 }
 
