@@ -45,7 +45,7 @@ ND_API nd_tensor *nd_pow(const nd_tensor *a, const nd_tensor *b) ND_OWNED;
 ND_API nd_tensor *nd_maximum(const nd_tensor *a, const nd_tensor *b) ND_OWNED;
 /// The smaller of two; as nd_maximum().
 ND_API nd_tensor *nd_minimum(const nd_tensor *a, const nd_tensor *b) ND_OWNED;
-/// Angle of the point (b, a), in [-pi, pi].
+/// Angle of the point (b, a), in [-pi, pi]. Where both are 0 the gradients are 0.
 ND_API nd_tensor *nd_atan2(const nd_tensor *a, const nd_tensor *b) ND_OWNED;
 /// sqrt(a^2 + b^2), without overflow on the way.
 ND_API nd_tensor *nd_hypot(const nd_tensor *a, const nd_tensor *b) ND_OWNED;

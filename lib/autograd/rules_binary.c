@@ -2,7 +2,9 @@
 // the gradient of the result, a and b the operands. nd__rule_give sums over what was broadcast.
 #include "lib/autograd/rules.h"
 #include "lib/tensor/record.h"
+#include <math.h>
 
+static nd_tensor *distance(const nd_tensor *a, const nd_tensor *b);
 static nd_status give_quotient_gradient(const nd_rule_call *call, const nd_tensor *a,
                                         const nd_tensor *b);
 static nd_status give_base_gradient(const nd_rule_call *call, const nd_tensor *a,
@@ -104,7 +106,7 @@ nd_status nd__rule_remainder(const nd_rule_call *call) {
 nd_status nd__rule_atan2(const nd_rule_call *call) {
     nd_auto nd_tensor *a = nd__record_saved(call->node, 0);
     nd_auto nd_tensor *b = nd__record_saved(call->node, 1);
-    nd_auto nd_tensor *root = nd_hypot(a, b);
+    nd_auto nd_tensor *root = distance(a, b);
     nd_status status = ND_OK;
     if (call->wanted[0]) {
         nd_auto nd_tensor *cosine = nd_div(b, root);
@@ -175,6 +177,20 @@ nd_status nd__rule_where(const nd_rule_call *call) {
 }
 
 // -------------------------------------------------------------------------------------------------
+
+/// sqrt(a^2 + b^2); infinity where both are 0, so that what is divided by it is 0, and its gradients of
+/// every order are. 1 takes the place of a there: the root of 0 has no derivative.
+static nd_tensor *distance(const nd_tensor *a, const nd_tensor *b) {
+    nd_auto nd_tensor *zero = nd__rules_constant(a, a ? a->dtype : ND_F32, 0.0);
+    nd_auto nd_tensor *one = nd__rules_constant(a, a ? a->dtype : ND_F32, 1.0);
+    nd_auto nd_tensor *infinity = nd__rules_constant(a, a ? a->dtype : ND_F32, (double)INFINITY);
+    nd_auto nd_tensor *no_a = nd_equal(a, zero);
+    nd_auto nd_tensor *no_b = nd_equal(b, zero);
+    nd_auto nd_tensor *neither = nd_logical_and(no_a, no_b);
+    nd_auto nd_tensor *safe = nd_where(neither, one, a);
+    nd_auto nd_tensor *root = nd_hypot(safe, b);
+    return nd_where(neither, infinity, root);
+}
 
 static nd_status give_quotient_gradient(const nd_rule_call *call, const nd_tensor *a,
                                         const nd_tensor *b) {
