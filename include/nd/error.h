@@ -27,7 +27,7 @@ extern "C" {
 ND_API nd_status nd_error_get_status(void);
 
 /// The thread's last error as a sentence: operation, shapes, dtypes, devices, manager. Composing it
-/// needs no memory.
+/// needs no memory. Printable UTF-8 on one line: other bytes, of files and names, stand as \xNN.
 ///
 /// @return borrowed: valid until the thread's next failing call. "no error" when there is none;
 ///         never NULL

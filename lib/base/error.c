@@ -6,9 +6,11 @@
 #include "lib/base/cancel.h"
 #include "lib/base/locale.h"
 #include "lib/base/thread.h"
+#include "lib/base/utf8.h"
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /// The thread's error outside of callbacks; NULL before the first one.
 static _Thread_local nd_error_state *first;
@@ -110,7 +112,8 @@ nd_status nd__error(nd_status status, const char *format, ...) {
     va_end(arguments);
     nd_error_state *error = writable();
     if (__builtin_expect(error != NULL, 1)) {
-        __builtin_memcpy(error->message, message, sizeof message);
+        // Bytes of a file, or a name, may be anything.
+        nd__utf8_print(error->message, sizeof error->message, message, strlen(message));
         error->status = status;
     } else {
         without_message = status;

@@ -1,6 +1,7 @@
 // Text in memory, and the quoting of two formats.
 #include "lib/debug/text.h"
 #include "lib/base/error.h"
+#include "lib/base/utf8.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,37 +36,19 @@ void nd__text_drop(nd__text *text) {
     *text = (nd__text){0};
 }
 
-/// Length of the UTF-8 sequence that begins here; 0 when it is none.
-static size_t sequence_length(const unsigned char *at) {
-    uint32_t lead = at[0];
-    size_t length = lead < 0x80                   ? 1
-                    : lead >= 0xC2 && lead < 0xE0 ? 2
-                    : lead >= 0xE0 && lead < 0xF0 ? 3
-                    : lead >= 0xF0 && lead < 0xF5 ? 4
-                                                  : 0;
-    for (size_t i = 1; i < length; i++)
-        if ((at[i] & 0xC0) != 0x80)
-            return 0;
-    // Longer than needed, a surrogate, or beyond the last code point.
-    if ((lead == 0xE0 && at[1] < 0xA0) || (lead == 0xED && at[1] > 0x9F) ||
-        (lead == 0xF0 && at[1] < 0x90) || (lead == 0xF4 && at[1] > 0x8F))
-        return 0;
-    return length;
-}
-
 void nd__text_write_json(FILE *stream, const char *text) {
     fputc('"', stream);
-    const unsigned char *at = (const unsigned char *)text;
-    while (*at) {
-        size_t length = sequence_length(at);
+    const char *at = text, *end = text + strlen(text);
+    while (at < end) {
+        size_t length = nd__utf8_length(at, (size_t)(end - at));
         if (length == 0) {
             fputs("\\ufffd", stream);
             at++;
         } else if (length == 1 && (*at == '"' || *at == '\\')) {
             fputc('\\', stream);
             fputc(*at++, stream);
-        } else if (length == 1 && *at < 0x20) {
-            fprintf(stream, "\\u%04x", *at++);
+        } else if (length == 1 && (unsigned char)*at < 0x20) {
+            fprintf(stream, "\\u%04x", (unsigned)*at++);
         } else {
             fwrite(at, 1, length, stream);
             at += length;

@@ -8,6 +8,7 @@
 #include "lib/base/alloc.h"
 #include "lib/base/cancel.h"
 #include "lib/base/error.h"
+#include "lib/base/utf8.h"
 #include "lib/io/csv.h"
 #include "lib/io/elements.h"
 #include "lib/pressure/pressure.h"
@@ -211,10 +212,13 @@ static nd_status read_numbers(nd_csv_text *csv, nd_tensor *tensor) {
 
 static nd_status field_error(const nd_csv_text *csv, nd_csv_field field, int64_t column,
                              const char *problem) {
-    int length = field.end - field.begin < 40 ? (int)(field.end - field.begin) : 40;
-    return nd__error(ND_ERROR_FORMAT, "%s: line %llu, column %lld of '%s': '%.*s' %s", operation,
-                     (unsigned long long)csv->line, (long long)column, csv->path, length,
-                     field.begin, problem);
+    enum { SHOWN = 40 };
+    size_t length = (size_t)(field.end - field.begin);
+    char shown[4 * SHOWN + 1];
+    nd__utf8_print(shown, sizeof shown, field.begin, length < SHOWN ? length : SHOWN);
+    return nd__error(ND_ERROR_FORMAT, "%s: line %llu, column %lld of '%s': '%s%s' %s", operation,
+                     (unsigned long long)csv->line, (long long)column, csv->path, shown,
+                     length > SHOWN ? "..." : "", problem);
 }
 
 /// Whether a text is a word in small letters, or in capitals, whatever the locale.

@@ -7,9 +7,9 @@
 #include "lib/io/gguf_header.h"
 #include "lib/base/alloc.h"
 #include "lib/base/error.h"
+#include "lib/base/utf8.h"
 #include "lib/io/elements.h"
 #include "lib/io/gguf_blocks.h"
-#include "lib/io/json.h"
 #include "lib/pressure/pressure.h"
 #include "lib/pressure/pressure_alloc.h"
 #include "lib/tensor/shape.h"
@@ -163,7 +163,7 @@ static nd_status take_name(nd_gguf_reader *reader, size_t *ret_at) {
     char *name = (char *)reader->header->text + at - 8;
     memmove(name, name + 8, bytes);
     name[bytes] = '\0';
-    if (strlen(name) != bytes || !nd__json_utf8_is_valid(name))
+    if (strlen(name) != bytes || !nd__utf8_is_valid(name))
         return header_error(reader, "a key or name is not valid UTF-8");
     *ret_at = at - 8;
     return ND_OK;

@@ -4,6 +4,7 @@
 // position. It must not accept what the standard refuses: stray commas, control characters in
 // strings, lone surrogates, numbers like 01.
 #include "lib/io/json.h"
+#include "lib/base/utf8.h"
 #include <string.h>
 
 static bool fail(nd_json *json, const char *problem);
@@ -54,7 +55,7 @@ bool nd__json_string(nd_json *json, const char **ret_string) {
         }
         if ((unsigned char)*read < 0x20)
             return fail(json, "a control character stands in a string");
-        size_t length = nd__json_utf8_length(read, json->size - json->position);
+        size_t length = nd__utf8_length(read, json->size - json->position);
         if (length == 0)
             return fail(json, "a string is not valid UTF-8");
         memmove(write, read, length);
@@ -121,38 +122,6 @@ bool nd__json_skip(nd_json *json) {
 bool nd__json_at_end(nd_json *json) {
     nd__json_peek(json);
     return !json->problem && json->position == json->size;
-}
-
-size_t nd__json_utf8_length(const char *text, size_t size) {
-    const unsigned char *byte = (const unsigned char *)text;
-    if (size == 0)
-        return 0;
-    if (byte[0] < 0x80)
-        return 1;
-    size_t length = byte[0] >= 0xf0 ? 4 : byte[0] >= 0xe0 ? 3 : 2;
-    if (byte[0] < 0xc2 || byte[0] > 0xf4 || size < length)
-        return 0;
-    // The second byte's range shuts out overlong forms, surrogates and code points above U+10FFFF.
-    unsigned char low = byte[0] == 0xe0 ? 0xa0 : byte[0] == 0xf0 ? 0x90 : 0x80;
-    unsigned char high = byte[0] == 0xed ? 0x9f : byte[0] == 0xf4 ? 0x8f : 0xbf;
-    if (byte[1] < low || byte[1] > high)
-        return 0;
-    for (size_t i = 2; i < length; i++)
-        if (byte[i] < 0x80 || byte[i] > 0xbf)
-            return 0;
-    return length;
-}
-
-bool nd__json_utf8_is_valid(const char *text) {
-    size_t size = strlen(text);
-    while (size > 0) {
-        size_t length = nd__json_utf8_length(text, size);
-        if (length == 0)
-            return false;
-        text += length;
-        size -= length;
-    }
-    return true;
 }
 
 /// Keeps the first problem. Always false.

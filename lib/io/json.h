@@ -32,10 +32,4 @@ bool nd__json_integer(nd_json *json, int64_t *ret_value);
 bool nd__json_skip(nd_json *json);
 /// Whether only white space is left.
 bool nd__json_at_end(nd_json *json);
-
-/// Length of the well-formed UTF-8 character that `text` begins with (Unicode 15, table 3-7); 0
-/// when it is none.
-size_t nd__json_utf8_length(const char *text, size_t size);
-/// Whether a terminated string is UTF-8.
-bool nd__json_utf8_is_valid(const char *text);
 #endif

@@ -2,7 +2,7 @@
 #include "lib/io/named.h"
 #include "lib/base/alloc.h"
 #include "lib/base/error.h"
-#include "lib/io/json.h"
+#include "lib/base/utf8.h"
 #include "lib/pressure/pressure.h"
 #include "lib/pressure/pressure_alloc.h"
 #include "lib/tensor/tensor.h"
@@ -26,7 +26,7 @@ nd_status nd__named_check(const char *operation, const char *path, size_t count,
             return status;
         if (!names[i])
             return nd__error_null(operation, "a name");
-        if (!nd__json_utf8_is_valid(names[i]))
+        if (!nd__utf8_is_valid(names[i]))
             return nd__error(ND_ERROR_INVALID_ARGUMENT,
                              "%s: the name of tensor %zu is not valid UTF-8", operation, i);
     }

@@ -6,8 +6,8 @@
 #include "lib/io/zip_read.h"
 #include "lib/base/alloc.h"
 #include "lib/base/error.h"
+#include "lib/base/utf8.h"
 #include "lib/io/elements.h"
-#include "lib/io/json.h"
 #include "lib/pressure/pressure.h"
 #include "lib/pressure/pressure_alloc.h"
 
@@ -220,7 +220,7 @@ static nd_status read_entry(nd_zip_read *zip, size_t at, nd_zip_entry *ret_entry
         return status;
     memmove(fields, fields + ENTRY_BYTES, name_bytes);
     fields[name_bytes] = '\0';
-    if (strlen(entry.name) != name_bytes || !nd__json_utf8_is_valid(entry.name))
+    if (strlen(entry.name) != name_bytes || !nd__utf8_is_valid(entry.name))
         return zip_error(zip, "the name of an entry is not valid UTF-8");
     if (flags & (FLAG_ENCRYPTED | FLAG_STRONG))
         return entry_error(zip, ND_ERROR_UNSUPPORTED, &entry, "is encrypted");

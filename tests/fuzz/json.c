@@ -1,6 +1,7 @@
 // The harness of the JSON scanner and of the check of UTF-8: whole texts by a walk that takes
 // whatever comes, and the answer on UTF-8 beside a second reading by code points.
 #include "lib/io/json.h"
+#include "lib/base/utf8.h"
 #include "tests/fuzz/reader.h"
 #include "tests/fuzz/text.h"
 #include <stdlib.h>
@@ -30,9 +31,9 @@ static size_t plain_utf8_length(const uint8_t *text, size_t size) {
 
 static void check_utf8(const uint8_t *data, size_t size) {
     for (size_t at = 0; at < size; at++)
-        if (nd__json_utf8_length((const char *)data + at, size - at) !=
+        if (nd__utf8_length((const char *)data + at, size - at) !=
             plain_utf8_length(data + at, size - at))
-            fuzz_die("nd__json_utf8_length answers wrongly at byte %zu", at);
+            fuzz_die("nd__utf8_length answers wrongly at byte %zu", at);
 }
 
 static bool walk(nd_json *json, int depth);
@@ -59,7 +60,7 @@ static bool walk_string(nd_json *json) {
     if (string < json->text || string + length >= json->text + json->position ||
         length >= json->position - before)
         fuzz_die("a decoded string is longer than its source");
-    if (!nd__json_utf8_is_valid(string))
+    if (!nd__utf8_is_valid(string))
         fuzz_die("a decoded string is not UTF-8");
     return true;
 }

@@ -65,6 +65,38 @@ static void test_error_may_quote_the_one_before(void **state) {
     assert_string_equal(nd_error_get_message(), "load: no such file");
 }
 
+/// Bytes of a file, or a name, come into messages: what is not printable is escaped there, so that no
+/// terminal or log takes it for more than text.
+static void test_F48_unprintable_bytes_are_escaped(void **state) {
+    (void)state;
+    static const char *const cases[][2] = {
+        {"plain, with a \\ and '", "plain, with a \\ and '"},
+        {"\x1b[31mred\x07\r\n\t\x7f", "\\x1b[31mred\\x07\\x0d\\x0a\\x09\\x7f"},
+        {"caf\u00e9 \u4f60 \U0001f600", "caf\u00e9 \u4f60 \U0001f600"},
+        {"\xc2\x85 \u202e \u2028 \u200b \ufeff",
+         "\\xc2\\x85 \\xe2\\x80\\xae \\xe2\\x80\\xa8 \\xe2\\x80\\x8b \\xef\\xbb\\xbf"},
+        {"\xff\xfe \xc3 \xc3\xa9 \xe4\xbd", "\\xff\\xfe \\xc3 \u00e9 \\xe4\\xbd"},
+        {"\xed\xa0\x80 \xc0\xaf \xf4\x90\x80\x80",
+         "\\xed\\xa0\\x80 \\xc0\\xaf \\xf4\\x90\\x80\\x80"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        nd__error(ND_ERROR_FORMAT, "load: '%s'", cases[i][0]);
+        char expected[200];
+        snprintf(expected, sizeof expected, "load: '%s'", cases[i][1]);
+        assert_string_equal(nd_error_get_message(), expected);
+        // What is quoted once more stays as it is.
+        nd__error(ND_ERROR_FORMAT, "%s", nd_error_get_message());
+        assert_string_equal(nd_error_get_message(), expected);
+    }
+    char text[5000];
+    memset(text, 1, sizeof text - 1);
+    text[sizeof text - 1] = '\0';
+    nd__error(ND_ERROR_IO, "%s", text);
+    size_t length = strlen(nd_error_get_message());
+    assert_in_range(length, 500, ND__MESSAGE_SIZE - 1);
+    assert_string_equal(nd_error_get_message() + length - 4, "\\x01"); // none is cut
+}
+
 static bool refuse(size_t bytes) {
     (void)bytes;
     return true;
@@ -175,6 +207,7 @@ int main(void) {
         ND_TEST(test_error_null_keeps_the_first_error),
         ND_TEST(test_error_longer_than_the_buffer_is_cut),
         ND_TEST(test_error_may_quote_the_one_before),
+        ND_TEST(test_F48_unprintable_bytes_are_escaped),
         ND_TEST(test_F06_composing_a_message_needs_no_memory),
         ND_TEST(test_F06_threads_without_memory_for_messages_have_a_status),
         ND_TEST(test_numbers_of_an_error_are_the_same_in_every_locale),

@@ -97,6 +97,19 @@ static void test_F25_what_is_no_number(void **state) {
     refuse("1.0\n", ND_I64, NULL, "is no integer");
 }
 
+static void test_F48_messages_quote_what_is_printable(void **state) {
+    (void)state;
+    const char *path = nd_test_path("text.csv");
+    nd_test_write(path, "1,\0\x1b]0;x\a\xff\n", 11);
+    assert_null(nd_load_csv(path, ND_F64, NULL));
+    assert_failed(ND_ERROR_FORMAT, ": '\\x00\\x1b]0;x\\x07\\xff' is no number");
+    nd_test_write(path, "1,\0\x1b]0;x\a\xff\n", 11);
+    assert_null(nd_load_csv(path, ND_I8, NULL));
+    assert_failed(ND_ERROR_FORMAT, ": '\\x00\\x1b]0;x\\x07\\xff' is no integer");
+    refuse("123456789.123456789.123456789.123456789.1\n", ND_F64, NULL,
+           ": '123456789.123456789.123456789.123456789....' is no number");
+}
+
 static void test_integers_of_every_dtype(void **state) {
     (void)state;
     static const struct {
@@ -272,6 +285,7 @@ int main(void) {
         ND_TEST(test_lines_fields_and_numbers),
         ND_TEST(test_lines_left_out_and_numbers_missing),
         ND_TEST(test_F25_what_is_no_number),
+        ND_TEST(test_F48_messages_quote_what_is_printable),
         ND_TEST(test_integers_of_every_dtype),
         ND_TEST(test_floats_come_back_exactly),
         ND_TEST(test_what_is_written),
