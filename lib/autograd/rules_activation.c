@@ -117,21 +117,22 @@ nd_status nd__rule_hardsigmoid(const nd_rule_call *call) {
     return give_between(call, -3.0, 3.0, 1.0 / 6.0);
 }
 
-/// g (2 x + 3) / 6 between -3 and 3, g above (and for NaN), 0 below
+/// g (2 x + 3) / 6 between -3 and 3, g above (and for NaN), 0 below, whatever g is
 nd_status nd__rule_hardswish(const nd_rule_call *call) {
+    const nd_tensor *g = nd__rules_output_grad(call);
     nd_auto nd_tensor *x = nd__record_saved(call->node, 0);
     nd_auto nd_tensor *inside = between(x, -3.0, 3.0);
     nd_auto nd_tensor *above = NULL;
     nd_no_grad {
         nd_auto nd_tensor *three = nd__rules_constant(x, x ? x->dtype : ND_F32, 3.0);
         nd_auto nd_tensor *less = nd_less(x, three);
-        nd_auto nd_tensor *reached = nd_logical_not(less);
-        above = nd_cast(reached, x ? x->dtype : ND_F32);
+        above = nd_logical_not(less);
     }
     nd_auto nd_tensor *scaled = nd_mul_scalar(x, 1.0 / 3.0);
     nd_auto nd_tensor *slope = nd_add_scalar(scaled, 0.5);
-    nd_auto nd_tensor *factor = nd_where(inside, slope, above);
-    return nd__rules_give_product(call, factor);
+    nd_auto nd_tensor *product = nd_mul(g, slope);
+    nd_auto nd_tensor *beyond = nd__rules_zero_unless(above, g);
+    return nd__rule_give(call, 0, nd_where(inside, product, beyond));
 }
 
 /// Owned: 1 above 0, else `below`, of x's dtype.

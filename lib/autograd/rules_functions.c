@@ -32,13 +32,13 @@ nd_status nd__rule_log10(const nd_rule_call *call) {
     return give_logarithm(call, 2.30258509299404568402);
 }
 
-/// g (-y / 2) y^2: halved first, as y^3 may be more than the dtype holds.
+/// ((-g / 2) y) y y, in this order: y^3 may be more than the dtype holds where the product is not.
 nd_status nd__rule_rsqrt(const nd_rule_call *call) {
     nd_auto nd_tensor *y = nd__record_saved(call->node, 0);
-    nd_auto nd_tensor *half = nd_mul_scalar(y, -0.5);
-    nd_auto nd_tensor *square = nd_square(y);
-    nd_auto nd_tensor *factor = nd_mul(half, square);
-    return nd__rules_give_product(call, factor);
+    nd_auto nd_tensor *half = nd_mul_scalar(nd__rules_output_grad(call), -0.5);
+    nd_auto nd_tensor *once = nd_mul(half, y);
+    nd_auto nd_tensor *twice = nd_mul(once, y);
+    return nd__rule_give(call, 0, nd_mul(twice, y));
 }
 
 /// g (1 + y^2)

@@ -124,12 +124,12 @@ nd_status nd__rule_erf(const nd_rule_call *call) {
     return nd__rules_give_product(call, factor);
 }
 
-/// -g y^2
+/// -g y^2, in this order: y^2 may be more than the dtype holds where g y^2 is not.
 nd_status nd__rule_reciprocal(const nd_rule_call *call) {
     nd_auto nd_tensor *y = nd__record_saved(call->node, 0);
-    nd_auto nd_tensor *square = nd_square(y);
-    nd_auto nd_tensor *factor = nd_neg(square);
-    return nd__rules_give_product(call, factor);
+    nd_auto nd_tensor *once = nd_mul(nd__rules_output_grad(call), y);
+    nd_auto nd_tensor *negative = nd_neg(once);
+    return nd__rule_give(call, 0, nd_mul(negative, y));
 }
 
 nd_status nd__rule_add_scalar(const nd_rule_call *call) {

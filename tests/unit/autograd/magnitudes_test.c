@@ -21,6 +21,8 @@ typedef long double (*slope)(long double a, long double b);
 ONE_OPERAND(log2)
 ONE_OPERAND(log10)
 ONE_OPERAND(rsqrt)
+ONE_OPERAND(reciprocal)
+ONE_OPERAND(hardswish)
 ONE_OPERAND(atan)
 ONE_OPERAND(asinh)
 ONE_OPERAND(acosh)
@@ -139,9 +141,58 @@ static void test_gradients_of_any_magnitude(void **state) {
     assert_in_range(checked, 100, 200);
 }
 
+/// The gradient of y at one f32 where the gradient of y is g.
+static double gradient_at(function run, double at, double g, bool recorded) {
+    nd_auto nd_tensor *x = nd_scalar(at, ND_F32), *of_y = nd_scalar(g, ND_F32);
+    assert_ok(nd_set_requires_grad(x, true));
+    nd_auto nd_tensor *y = run(x, NULL);
+    nd_backward_options options = ND_BACKWARD_OPTIONS_INIT;
+    options.create_graph = recorded;
+    options.grad = of_y;
+    nd_tensor *gradient = NULL;
+    assert_ok(nd_grad(y, 1, (const nd_tensor *const[]){x}, &options, &gradient));
+    double found = nd_get_item(gradient);
+    nd_release(gradient);
+    return found;
+}
+
+/// Slopes that f32 does not hold, of results whose gradients are small, or 0.
+static void test_steep_slopes_of_small_gradients(void **state) {
+    (void)state;
+    static const struct {
+        function run;
+        double at, g, expected;
+    } steep[] = {
+        {run_reciprocal, 1e-30, 1e-30, -1e30}, {run_reciprocal, -1e-30, 1e-25, -1e35},
+        {run_reciprocal, 1e-30, 0, 0},         {run_rsqrt, 1e-30, 1e-20, -5e24},
+        {run_rsqrt, 1e-36, 1e-30, -5e23},      {run_rsqrt, 1e-30, 0, 0},
+    };
+    for (size_t i = 0; i < COUNT(steep); i++)
+        for (int recorded = 0; recorded < 2; recorded++) {
+            double found = gradient_at(steep[i].run, steep[i].at, steep[i].g, recorded);
+            if (!(fabs(found - steep[i].expected) <= 1e-6 * fabs(steep[i].expected)))
+                fail_msg("case %zu, recorded %d: %g, expected %g", i, recorded, found,
+                         steep[i].expected);
+        }
+}
+
+/// Where hardswish is 0, its gradient is, whatever comes to it.
+static void test_hardswish_below_takes_no_gradient(void **state) {
+    (void)state;
+    static const double gradients[] = {1, INFINITY, NAN};
+    for (size_t i = 0; i < COUNT(gradients); i++)
+        for (int recorded = 0; recorded < 2; recorded++) {
+            assert_true(gradient_at(run_hardswish, -4, gradients[i], recorded) == 0);
+            double above = gradient_at(run_hardswish, 4, gradients[i], recorded);
+            assert_true(isnan(gradients[i]) ? isnan(above) : above == gradients[i]);
+        }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_gradients_of_any_magnitude),
+        ND_TEST(test_steep_slopes_of_small_gradients),
+        ND_TEST(test_hardswish_below_takes_no_gradient),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
