@@ -121,6 +121,11 @@ nd_status nd__error(nd_status status, const char *format, ...) {
     return status;
 }
 
+const char *nd__error_reason(int number) {
+    const char *text = strerrordesc_np(number);
+    return text ? text : "unknown error";
+}
+
 nd_status nd__error_null(const char *operation, const char *argument) {
     nd_status before = nd_error_get_status();
     if (before != ND_OK)

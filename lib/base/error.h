@@ -9,6 +9,10 @@
 nd_status nd__error(nd_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
+/// What the system says of an errno, in English whatever the program's language, so that a message is
+/// of one language and encoding. Static storage.
+const char *nd__error_reason(int number);
+
 /// For an operand that is NULL: keeps the error that is already there, else sets "NAME: ARGUMENT is
 /// NULL".
 nd_status nd__error_null(const char *operation, const char *argument);

@@ -21,7 +21,7 @@ nd_status nd__text_end(nd__text *text, const char *operation, FILE *stream) {
     errno = 0;
     if (text->data && fwrite(text->data, 1, text->size, stream) != text->size)
         status = nd__error(ND_ERROR_IO, "%s: %zu bytes could not be written: %s", operation,
-                           text->size, strerror(errno));
+                           text->size, nd__error_reason(errno));
     else if (cut || !text->data)
         status = nd__error(ND_ERROR_OUT_OF_MEMORY, "%s: no memory for the text", operation);
     free(text->data);

@@ -1,6 +1,7 @@
 // See trace_file.h. What may be written is decided by what was opened, not by what stood there
 // before.
 #include "lib/debug/trace_file.h"
+#include "lib/base/error.h"
 #include "lib/base/signals.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -30,8 +31,7 @@ static int own_descriptor(const char *path) {
 }
 
 static const char *last_error(void) {
-    const char *text = strerrordesc_np(errno);
-    return text ? text : "unknown error";
+    return nd__error_reason(errno);
 }
 
 /// What is wrong with writing to an open file, which is emptied when nothing is.

@@ -60,9 +60,8 @@ nd_communicator *nd_communicator_from_nccl(const nd_communicator *comm, nd_devic
 }
 
 static nd_status file_failed(const char *operation, const char *path, const char *what) {
-    char text[128];
     return nd__error(ND_ERROR_IO, "%s: %s '%.300s': %s", operation, what, path,
-                     strerror_r(errno, text, sizeof text));
+                     nd__error_reason(errno));
 }
 
 /// The file appears with the whole id in it, or not at all.

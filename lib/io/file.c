@@ -162,9 +162,8 @@ void nd__file_abandon(nd_file_writer *writer) {
 
 /// ND_ERROR_IO with the reason that errno gives.
 static nd_status file_error(const char *operation, const char *path, const char *failed) {
-    char buffer[128];
-    const char *reason = strerror_r(errno, buffer, sizeof(buffer));
-    return nd__error(ND_ERROR_IO, "%s: '%s' %s: %s", operation, path, failed, reason);
+    return nd__error(ND_ERROR_IO, "%s: '%s' %s: %s", operation, path, failed,
+                     nd__error_reason(errno));
 }
 
 static nd_status writer_error(const nd_file_writer *writer, const char *failed) {
@@ -339,11 +338,9 @@ static nd_status write_over(nd_file_writer *writer) {
         return writer_error(writer, "cannot be written");
     if (copy_over(writer, stat.st_size))
         return ND_OK;
-    char buffer[128];
-    const char *reason = strerror_r(errno, buffer, sizeof(buffer));
     status =
         nd__error(ND_ERROR_IO, "%s: '%s' cannot be written: %s; all of its new content is in '%s'",
-                  writer->operation, writer->path, reason, writer->temporary);
+                  writer->operation, writer->path, nd__error_reason(errno), writer->temporary);
     nd__alloc_free(writer->temporary);
     writer->temporary = NULL;
     return status;

@@ -33,9 +33,8 @@ nd_status nd__prefetch_start(nd_prefetch *prefetch, const char *operation, nd_pr
         pthread_cond_destroy(&prefetch->emptied);
         pthread_cond_destroy(&prefetch->filled);
         pthread_mutex_destroy(&prefetch->lock);
-        char buffer[128];
         return nd__error(ND_ERROR_OUT_OF_MEMORY, "%s: the prefetching thread cannot be started: %s",
-                         operation, strerror_r(answer, buffer, sizeof(buffer)));
+                         operation, nd__error_reason(answer));
     }
     prefetch->running = true;
     prefetch->generation = nd__fork_generation;

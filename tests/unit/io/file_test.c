@@ -1,8 +1,11 @@
 // What every writer of files does where the kernel answers by a signal: a file that may not grow,
 // a pipe whose reader leaves. Each is an error, and the program's signals are as they were. What
-// every reader does with a file whose size is not that of its content.
+// every reader does with a file whose size is not that of its content. The language of what the system
+// says of a file.
 #include "tests/unit/io/files.h"
+#include <errno.h>
 #include <fcntl.h>
+#include <locale.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -259,12 +262,40 @@ static void test_F24_a_file_that_does_not_know_its_size_is_refused(void **state)
     assert_int_equal(nd_get_numel(empty), 0);
 }
 
+/// The system's own words are of the program's language, and of its encoding, which a message is not.
+static void test_reasons_are_the_same_in_every_locale(void **state) {
+    (void)state;
+    char folder[300], command[700];
+    const char *home = getenv("TEST_TMPDIR");
+    snprintf(folder, sizeof folder, "%s", home ? home : "/tmp");
+    snprintf(command, sizeof command,
+             "localedef -i de_DE -f ISO-8859-1 '%s/german' >/dev/null 2>&1", folder);
+    int made = system(command); // NOLINT(cert-env33-c)
+    (void)made;                 // what counts is what strerror() says
+    setenv("LOCPATH", folder, 1);
+    setenv("LANGUAGE", "de", 1);
+    bool is_set = setlocale(LC_ALL, "german") != NULL;
+    bool is_translated =
+        is_set && strcmp(strerror(EAGAIN), "Resource temporarily unavailable") != 0;
+    nd_tensor *x = nd_load_npy("/nowhere.npy", NULL);
+    setlocale(LC_ALL, "C");
+    unsetenv("LOCPATH");
+    unsetenv("LANGUAGE");
+    assert_null(x);
+    assert_string_equal(nd_error_get_message(), "load_npy: '/nowhere.npy' cannot be opened: "
+                                                "No such file or directory");
+    nd_error_clear();
+    if (!is_translated)
+        puts("SKIPPED: the C library speaks no German here");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_F24_a_file_that_may_not_grow_is_an_error),
         ND_TEST(test_F24_a_pipe_whose_reader_leaves_is_an_error),
         ND_TEST(test_F24_a_file_that_does_not_know_its_size_is_refused),
         ND_TEST(test_signals_of_the_program_are_as_they_were),
+        ND_TEST(test_reasons_are_the_same_in_every_locale),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
