@@ -168,7 +168,10 @@ template <class T> ND_BOTH T silu_slope_of(T x) {
 template <class T> ND_BOTH T gelu_tanh_of(T x) {
     return gated_of(x, x * ((T)1.5957691216057307117 + (T)0.0713548162726002527 * x * x));
 }
-template <class T> ND_BOTH T gelu_tanh_slope_of(T x) {
+// Beyond 32 it is 0 or 1, and powers of x would overflow.
+template <class T> ND_BOTH T gelu_tanh_slope_of(T operand) {
+    T above = operand < (T)-32 ? (T)-32 : operand;
+    T x = above > (T)32 ? (T)32 : above;
     T square = x * x;
     T gate = sigmoid_of(x * ((T)1.5957691216057307117 + (T)0.0713548162726002527 * square));
     T inner = (T)1.5957691216057307117 + (T)0.2140644488178007582 * square;

@@ -1,4 +1,5 @@
 // UNARY, BINARY, COMPARE, LOGICAL, TERNARY and COPY in every layout a call can have.
+#include "tests/elements.h"
 #include "tests/unit/cuda_host/harness.h"
 #include <math.h>
 
@@ -285,6 +286,38 @@ void test_gelu_keeps_its_digits(void **state) {
     }
     count_compared(ND_OP_gelu);
     free_values();
+}
+
+/// Far from 0 the slopes of activations are 0 or 1, whatever the powers of their operands are.
+void test_slopes_far_from_zero(void **state) {
+    (void)state;
+    static const nd_op ops[] = {ND_OP_gelu_grad, ND_OP_gelu_tanh_grad, ND_OP_silu_grad,
+                                ND_OP_mish_grad};
+    static const nd_dtype dtypes[] = {ND_F16, ND_BF16, ND_F32, ND_F64};
+    static const double sizes[] = {1000, 6e4, 1e13, 1e20, 3e38, 1e300};
+    enum { COUNT = 2 * sizeof sizes / sizeof *sizes };
+    for (size_t which = 0; which < sizeof ops / sizeof *ops; which++)
+        for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; d++) {
+            nd_dtype dtype = dtypes[d];
+            int64_t count = dtype == ND_F16 ? 4 : dtype == ND_F64 ? COUNT : COUNT - 2;
+            char *x = values(dtype, count), *y = values(dtype, count), *g = values(dtype, count);
+            for (int64_t i = 0; i < count; i++) {
+                set_element(x, dtype, i, i % 2 ? -sizes[i / 2] : sizes[i / 2]);
+                set_element(g, dtype, i, 3);
+            }
+            nd_kernel_call call = {.op = ops[which], .noperands = 3, .ndim = 1, .shape = {count}};
+            call.operand[0] = contiguous(&call, y, dtype);
+            call.operand[1] = contiguous(&call, g, dtype);
+            call.operand[2] = contiguous(&call, x, dtype);
+            assert_int_equal(run_on_cuda(&call), ND_OK);
+            for (int64_t i = 0; i < count; i++) {
+                double found = element_as_double(y, dtype, i), expected = i % 2 ? 0 : 3;
+                if (found != expected)
+                    fail_msg("%s of %g: %g, not %g", op_name(ops[which]),
+                             element_as_double(x, dtype, i), found, expected);
+            }
+            free_values();
+        }
 }
 
 static void run_cast(nd_dtype from, nd_dtype to, void *data, int64_t count) {

@@ -16,6 +16,7 @@
     TEST(test_rows_behind_each_other_agree)            \
     TEST(test_rows_in_units_of_every_size)             \
     TEST(test_gelu_keeps_its_digits)                   \
+    TEST(test_slopes_far_from_zero)                    \
     TEST(test_casts_round_ties_once)                   \
     TEST(test_numbers_out_of_range_agree)              \
     TEST(test_reductions_agree)                        \
