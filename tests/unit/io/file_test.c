@@ -291,11 +291,11 @@ static void test_reasons_are_the_same_in_every_locale(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        ND_TEST(test_reasons_are_the_same_in_every_locale),
         ND_TEST(test_F24_a_file_that_may_not_grow_is_an_error),
         ND_TEST(test_F24_a_pipe_whose_reader_leaves_is_an_error),
         ND_TEST(test_F24_a_file_that_does_not_know_its_size_is_refused),
         ND_TEST(test_signals_of_the_program_are_as_they_were),
-        ND_TEST(test_reasons_are_the_same_in_every_locale),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
