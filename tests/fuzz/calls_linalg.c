@@ -85,13 +85,16 @@ static nd_tensor *with_quantized(const nd_tensor *x, const nd_tensor *weight, co
     return result;
 }
 
-/// The product of bytes of x and y, in which z may be zero points.
+/// The product of bytes of x and y, in which z may be zero points. Without those that were asked for the
+/// call would succeed, and the error of the conversion be left.
 static nd_tensor *integer_product(const nd_tensor *const *in, const fuzz_step *s) {
     const nd_dtype a_dtype = s->d & 1 ? ND_U8 : ND_I8, b_dtype = s->d & 2 ? ND_U8 : ND_I8;
     nd_auto nd_tensor *a = nd_cast(in[0], a_dtype);
     nd_auto nd_tensor *b = nd_cast(in[1], b_dtype);
     nd_auto nd_tensor *a_zero = s->d & 4 ? nd_cast(in[2], a_dtype) : NULL;
     nd_auto nd_tensor *b_zero = s->d & 8 ? nd_cast(in[2], b_dtype) : NULL;
+    if ((s->d & 4 && !a_zero) || (s->d & 8 && !b_zero))
+        return NULL;
     return nd_matmul_integer(a, b, a_zero, b_zero);
 }
 
