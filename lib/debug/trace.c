@@ -265,7 +265,8 @@ nd_status nd_trace_end(void) {
     if (!open)
         return nd__error(ND_ERROR_STATE, "trace_end: no trace is being written");
     if (error)
-        return nd__error(ND_ERROR_IO, "trace_end: the trace is not whole: %s", nd__error_reason(error));
+        return nd__error(ND_ERROR_IO, "trace_end: the trace is not whole: %s",
+                         nd__error_reason(error));
     return ND_OK;
 }
 
