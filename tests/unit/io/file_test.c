@@ -268,13 +268,13 @@ static void test_reasons_are_the_same_in_every_locale(void **state) {
     char folder[300], command[700];
     const char *home = getenv("TEST_TMPDIR");
     snprintf(folder, sizeof folder, "%s", home ? home : "/tmp");
-    snprintf(command, sizeof command,
-             "localedef -i de_DE -f ISO-8859-1 '%s/german' >/dev/null 2>&1", folder);
+    snprintf(command, sizeof command, "localedef -i de_DE -f ISO-8859-1 '%s/de_DE' >/dev/null 2>&1",
+             folder);
     int made = system(command); // NOLINT(cert-env33-c)
     (void)made;                 // what counts is what strerror() says
     setenv("LOCPATH", folder, 1);
     setenv("LANGUAGE", "de", 1);
-    bool is_set = setlocale(LC_ALL, "german") != NULL;
+    bool is_set = setlocale(LC_ALL, "de_DE") != NULL;
     bool is_translated =
         is_set && strcmp(strerror(EAGAIN), "Resource temporarily unavailable") != 0;
     nd_tensor *x = nd_load_npy("/nowhere.npy", NULL);
