@@ -27,7 +27,8 @@ extern "C" {
 ND_API nd_status nd_error_get_status(void);
 
 /// The thread's last error as a sentence: operation, shapes, dtypes, devices, manager. Composing it
-/// needs no memory. Printable UTF-8 on one line: other bytes, of files and names, stand as \xNN.
+/// needs no memory. Printable UTF-8 on one line: another byte, of a file or a name, stands there as a
+/// backslash, an x and its two hexadecimal digits.
 ///
 /// @return borrowed: valid until the thread's next failing call. "no error" when there is none;
 ///         never NULL
