@@ -100,6 +100,18 @@ ND__EXPONENTS(float, f32, 87.0f)
 ND__EXPONENTS(double, f64, 708.0)
 #undef ND__EXPONENTS
 
+// Numbers above 0 that are finite and not subnormal.
+#define ND__NORMALS(T, dtype, least)                                           \
+    static inline bool nd__numbers_are_normal_##dtype(const T *x, int64_t n) { \
+        int others = 0;                                                        \
+        for (int64_t i = 0; i < n; i++)                                        \
+            others |= !(x[i] >= (least)) | !(x[i] <= nd__most_##dtype);        \
+        return !others;                                                        \
+    }
+ND__NORMALS(float, f32, 0x1p-126f)
+ND__NORMALS(double, f64, 0x1p-1022)
+#undef ND__NORMALS
+
 // Bases above 0 that are finite and not subnormal, with exponents that are not huge: of their powers
 // nothing needs to be said beside what the logarithm says (math_f64.h).
 #define ND__POWERS(T, dtype, least)                                                      \

@@ -21,6 +21,16 @@ ND__IN_LOOPS float nd__from_bits_f32(uint32_t bits) {
     return x;
 }
 
+/// a b + c, rounded once where the instruction set has that. Of two products in a sum the compiler
+/// would choose one, not the same in every loop.
+ND__IN_LOOPS float nd__fused_f32(float a, float b, float c) {
+#if ND__HAS_FMA
+    return __builtin_fmaf(a, b, c);
+#else
+    return a * b + c;
+#endif
+}
+
 /// Adding 1.5 * 2^23 leaves the nearest integer in the low bits of the sum.
 #define ND__ROUND_MAGIC 12582912.0f
 
@@ -75,13 +85,11 @@ ND__IN_LOOPS float nd__exp_f32(float x) {
     return x != x ? x : result;
 }
 
-/// log(x): 1 ulp; -inf at 0, NaN below.
-ND__IN_LOOPS float nd__log_f32(float x) {
-    float scaled = x < 1.17549435e-38f ? x * 8388608.0f : x;
-    float exponent_offset = x < 1.17549435e-38f ? -23.0f : 0.0f;
+/// log(x 2^more) of a normal number x above 0.
+ND__IN_LOOPS float nd__log_of_scaled_f32(float x, int32_t more) {
     // Mantissa in [sqrt(1/2), sqrt(2)).
-    uint32_t bits = nd__bits_f32(scaled) - 0x3f3504f3u;
-    float exponent = (float)((int32_t)bits >> 23) + exponent_offset;
+    uint32_t bits = nd__bits_f32(x) - 0x3f3504f3u;
+    float exponent = (float)(((int32_t)bits >> 23) + more);
     float f = nd__from_bits_f32((bits & 0x007fffffu) + 0x3f3504f3u) - 1.0f;
     float square = f * f, fourth = square * square;
     float low =
@@ -89,9 +97,20 @@ ND__IN_LOOPS float nd__log_f32(float x) {
     float high =
         (0x1.22da1ep-3f - 0x1.0d8542p-3f * f) + (0x1.055b68p-3f - 0x1.38b576p-4f * f) * square;
     float p = low + high * fourth;
-    float tail = square * f * p - exponent * 2.12194440e-4f;
+    float tail = nd__fused_f32(square * f, p, -exponent * 2.12194440e-4f);
     tail = tail - 0.5f * square;
-    float result = (f + tail) + exponent * 0.693359375f;
+    return (f + tail) + exponent * 0.693359375f;
+}
+
+/// log(x) of normal numbers above 0: the same bits as in the general way.
+ND__IN_LOOPS float nd__log_of_normal_f32(float x) {
+    return nd__log_of_scaled_f32(x, 0);
+}
+
+/// log(x): 1 ulp; -inf at 0, NaN below.
+ND__IN_LOOPS float nd__log_f32(float x) {
+    bool small = x < 1.17549435e-38f;
+    float result = nd__log_of_scaled_f32(small ? x * 8388608.0f : x, small ? -23 : 0);
     result = x > 3.40282347e+38f ? x : result;
     result = x == 0.0f ? -INFINITY : result;
     return x >= 0.0f ? result : NAN;
@@ -217,12 +236,10 @@ ND__IN_LOOPS float nd__asin_tail_f32(float z) {
 ND__IN_LOOPS float nd__angle_rest_f32(float x, float n, float *ret_low) {
 #if ND__HAS_FMA
     float first = __builtin_fmaf(-n, 0x1.921fb6p+1f, x); // exact
-    float product = n * 0x1.777a5cp-24f, second = first + product, added = second - first;
-    float low = (first - (second - added)) + (product - added);
+    float product = n * 0x1.777a5cp-24f, rest = first + product, added = rest - first;
+    float low = (first - (rest - added)) + (product - added);
     low = low + __builtin_fmaf(n, 0x1.777a5cp-24f, -product);
-    low = __builtin_fmaf(n, 0x1.ee59dap-49f, low);
-    float rest = second + low;
-    *ret_low = (second - rest) + low;
+    *ret_low = __builtin_fmaf(n, 0x1.ee59dap-49f, low);
     return rest;
 #else
     double exact = ((double)x - (double)n * 0x1.921fb544p+1) - (double)n * 0x1.0b4611a626331p-33;

@@ -125,6 +125,14 @@ ND__IN_LOOPS double nd__asin_tail_f64(double z) {
 
 /// x - n pi for |x| <= ND__ANGLE_MOST_f64, and what its rounding took. n is a multiple of 1/2.
 ND__IN_LOOPS double nd__angle_rest_f64(double x, double n, double *ret_low) {
+#if ND__HAS_FMA
+    double first = __builtin_fma(-n, 0x1.921fb54442d18p+1, x); // exact
+    double product = n * -0x1.1a62633145c07p-53, rest = first + product, added = rest - first;
+    double low = (first - (rest - added)) + (product - added);
+    low = low + __builtin_fma(n, -0x1.1a62633145c07p-53, -product);
+    *ret_low = __builtin_fma(n, 0x1.f1976b7ed8fbcp-109, low);
+    return rest;
+#else
     double first = x - n * 0x1.921fb544p+1; // both products are exact
     double product = n * 0x1.0b4611a6p-33;
     double second = first - product;
@@ -133,6 +141,7 @@ ND__IN_LOOPS double nd__angle_rest_f64(double x, double n, double *ret_low) {
     double rest = second + low;
     *ret_low = (second - rest) + low;
     return rest;
+#endif
 }
 #define ND__ANGLE_MOST_f64 524288.0
 
@@ -156,6 +165,12 @@ ND__IN_LOOPS double nd__exp_f64(double x) {
 }
 ND__IN_LOOPS double nd__exp_of_minus_f64(double x) {
     return nd__exp_f64(-fabs(x));
+}
+
+/// log(x) of normal numbers above 0: the same bits as in the general way.
+ND__IN_LOOPS double nd__log_of_normal_f64(double x) {
+    double e, f = nd__log_split_f64(x, &e);
+    return nd__log_of_parts_f64(f, 0.0, e);
 }
 
 ND__IN_LOOPS double nd__log_f64(double x) {

@@ -73,8 +73,10 @@ static inline bool nd__has_angles(nd_op op) {
 static inline bool nd__has_quotients(nd_op op) {
     return op == ND_OP_remainder || op == ND_OP_floor_divide;
 }
-/// Elements of a block that is looked at, or brought together, before its loop.
+/// Elements of a block that is brought together before its loop; of one that is looked at. Longer
+/// ones of the latter wait twice: the look, which does nothing else, for memory, then the loop.
 #define ND__LOOP_BLOCK 256
+#define ND__LOOK_BLOCK 64
 
 // Every loop may be told so: an output is either exactly an operand or apart from it.
 #define ND__PRAGMA(text) _Pragma(#text)
