@@ -20,18 +20,20 @@ static nd_status status_of(const index_work *work) {
     return atomic_load(&work->out_of_range) ? ND_ERROR_INVALID_ARGUMENT : ND_OK;
 }
 
-// `count` rows of so many bytes of the n at x. False: an index is out of range.
-#define TAKE_ROWS(name, row, copy)                                                               \
-    static bool name(char *out, const char *x, const int64_t *indices, int64_t count, int64_t n, \
-                     int64_t bytes) {                                                            \
-        (void)bytes;                                                                             \
-        for (int64_t i = 0; i < count; i++) {                                                    \
-            int64_t index = indices[i];                                                          \
-            if (index < 0 || index >= n)                                                         \
-                return false;                                                                    \
-            copy(out + i * (row), x + index * (row), (size_t)(row));                             \
-        }                                                                                        \
-        return true;                                                                             \
+static bool are_in_range(const int64_t *indices, int64_t count, int64_t n) {
+    int others = 0;
+    for (int64_t i = 0; i < count; i++)
+        others |= (uint64_t)indices[i] >= (uint64_t)n;
+    return !others;
+}
+
+// `count` rows of so many bytes of those at x, by indices that are in range.
+#define TAKE_ROWS(name, row, copy)                                                    \
+    static void name(char *out, const char *x, const int64_t *indices, int64_t count, \
+                     int64_t bytes) {                                                 \
+        (void)bytes;                                                                  \
+        for (int64_t i = 0; i < count; i++)                                           \
+            copy(out + i * (row), x + indices[i] * (row), (size_t)(row));             \
     }
 TAKE_ROWS(take_rows_of_1, 1, memcpy)
 TAKE_ROWS(take_rows_of_2, 2, memcpy)
@@ -47,20 +49,23 @@ static void take_range(void *context, int64_t begin, int64_t end) {
     char *out = (char *)call->operand[0].data;
     const char *x = (const char *)call->operand[1].data;
     const int64_t *indices = (const int64_t *)call->operand[2].data;
-    while (begin < end) {
+    const bool uses_all = end - begin >= count; // some more than once: looked at before
+    bool right = !uses_all || are_in_range(indices, count, n);
+    while (right && begin < end) {
         int64_t first = begin % count;
         int64_t run = count - first < end - begin ? count - first : end - begin;
-        if (!(row == 4   ? take_rows_of_4
-              : row == 8 ? take_rows_of_8
-              : row == 2 ? take_rows_of_2
-              : row == 1 ? take_rows_of_1
-                         : take_rows_of_any)(out + begin * row, x + begin / count * n * row,
-                                             indices + first, run, n, row)) {
-            atomic_store(&work->out_of_range, true);
-            return;
-        }
+        right = uses_all || are_in_range(indices + first, run, n);
+        if (right)
+            (row == 4   ? take_rows_of_4
+             : row == 8 ? take_rows_of_8
+             : row == 2 ? take_rows_of_2
+             : row == 1 ? take_rows_of_1
+                        : take_rows_of_any)(out + begin * row, x + begin / count * n * row,
+                                            indices + first, run, row);
         begin += run;
     }
+    if (!right)
+        atomic_store(&work->out_of_range, true);
 }
 
 static nd_status take(const nd_kernel_call *call) {
