@@ -1,14 +1,10 @@
-// Copies: same bytes at once where both sides are dense, in small square tiles where one side is a
-// transpose of the other, short rows and dense ones in a loop of their own, else row by row with
-// conversion. And rows of several operands behind each other.
+// Copies: same bytes at once where both sides are dense, row by row where rows are, else in boxes
+// (boxes.c); others with conversion. And rows of several operands behind each other.
+#include "kernels/cpu/boxes.h"
 #include "kernels/cpu/bytes.h"
 #include "kernels/cpu/families.h"
 #include "kernels/cpu/parallel.h"
 #include <string.h>
-
-/// Side of a tile: its rows and columns stay in the first-level cache on both sides.
-#define TILE 64
-#define TILE_OF_WORDS 32 ///< of eight bytes
 
 typedef struct dense_copy {
     char *out;
@@ -20,106 +16,15 @@ static void copy_bytes(void *context, int64_t begin, int64_t end) {
     nd__bytes_copy(copy->out + begin, copy->x + begin, (size_t)(end - begin));
 }
 
-// A copy in which x is dense along axis `x_axis` and out along the last axis.
-typedef struct tiled_copy {
-    const nd_kernel_call *call;
-    int x_axis;
-    int64_t bytes, side; ///< of an element, and elements of a tile's side
-    int64_t tiles_down, tiles_across;
-} tiled_copy;
-
-// The order of these includes is what they mean; it must not be sorted.
-// clang-format off
-#define T uint8_t
-#define SIDE TILE
-#define LOWER 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23
-#define UPPER 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31
-#include "kernels/cpu/copy_tile.inc"
-
-#define T uint16_t
-#define SIDE TILE
-#define LOWER 0, 8, 1, 9, 2, 10, 3, 11
-#define UPPER 4, 12, 5, 13, 6, 14, 7, 15
-#include "kernels/cpu/copy_tile.inc"
-
-#define T uint32_t
-#define SIDE TILE
-#define LOWER 0, 4, 1, 5
-#define UPPER 2, 6, 3, 7
-#include "kernels/cpu/copy_tile.inc"
-
-#define T uint64_t
-#define SIDE TILE_OF_WORDS
-#define LOWER 0, 2
-#define UPPER 1, 3
-#include "kernels/cpu/copy_tile.inc"
-// clang-format on
-
-static void copy_tiles(void *context, int64_t begin, int64_t end) {
-    const tiled_copy *copy = (const tiled_copy *)context;
-    const nd_kernel_call *call = copy->call;
-    const nd_operand *out = &call->operand[0], *x = &call->operand[1];
-    int last = call->ndim - 1, down = copy->x_axis;
-    for (int64_t tile = begin; tile < end; tile++) {
-        int64_t rest = tile / copy->tiles_across;
-        int64_t left = tile % copy->tiles_across * copy->side;
-        int64_t top = rest % copy->tiles_down * copy->side;
-        rest /= copy->tiles_down;
-        int64_t to = left + top * out->strides[down], from = top + left * x->strides[last];
-        for (int axis = last - 1; axis >= 0; axis--) {
-            if (axis == down)
-                continue;
-            int64_t index = rest % call->shape[axis];
-            rest /= call->shape[axis];
-            to += index * out->strides[axis];
-            from += index * x->strides[axis];
-        }
-        int64_t rows = call->shape[down] - top, columns = call->shape[last] - left;
-        rows = rows < copy->side ? rows : copy->side;
-        columns = columns < copy->side ? columns : copy->side;
-        char *out_at = (char *)out->data + to * copy->bytes;
-        const char *x_at = (const char *)x->data + from * copy->bytes;
-        if (copy->bytes == 4)
-            copy_tile_uint32_t(out_at, out->strides[down], x_at, x->strides[last], rows, columns);
-        else if (copy->bytes == 2)
-            copy_tile_uint16_t(out_at, out->strides[down], x_at, x->strides[last], rows, columns);
-        else if (copy->bytes == 8)
-            copy_tile_uint64_t(out_at, out->strides[down], x_at, x->strides[last], rows, columns);
-        else
-            copy_tile_uint8_t(out_at, out->strides[down], x_at, x->strides[last], rows, columns);
-    }
-}
-
-/// True, and the call is done, when it is a transposition worth tiles.
-static bool copy_transposed(const nd_kernel_call *call, int64_t total, int64_t bytes) {
-    const nd_operand *out = &call->operand[0], *x = &call->operand[1];
-    int last = call->ndim - 1;
-    // An element that repeats along the last axis is no transposition: its row is filled at once.
-    if (last < 1 || out->strides[last] != 1 || x->strides[last] == 1 || x->strides[last] == 0 ||
-        call->shape[last] < 8)
-        return false;
-    for (int axis = last - 1; axis >= 0; axis--) {
-        if (x->strides[axis] != 1 || call->shape[axis] < 8)
-            continue;
-        const int64_t side = bytes == 8 ? TILE_OF_WORDS : TILE;
-        tiled_copy copy = {.call = call,
-                           .x_axis = axis,
-                           .bytes = bytes,
-                           .side = side,
-                           .tiles_down = (call->shape[axis] + side - 1) / side,
-                           .tiles_across = (call->shape[last] + side - 1) / side};
-        int64_t tiles =
-            total / call->shape[axis] / call->shape[last] * copy.tiles_down * copy.tiles_across;
-        nd__cpu_parallel(tiles, side * side, 1, copy_tiles, &copy);
-        return true;
-    }
-    return false;
-}
-
 // -------------------------------------------------------------------------------------- short rows
 
-/// Rows below this length go through loops in which nothing is called for each.
+/// Rows of x whose elements lie apart, or are one, have a loop of their own from this length on.
 #define SHORT_ROW 64
+/// Rows that are worth a copy each, in bytes, and those that may go past the caches, in elements.
+#define LONG_BYTES 128
+#define STREAMED_ROW 256
+/// Copies of fewer elements are too short to be looked at more closely.
+#define BOXED_ELEMENTS 256
 
 typedef struct row_copy {
     const nd_kernel_call *call;
@@ -182,64 +87,55 @@ static void copy_rows(void *context, int64_t begin, int64_t end) {
     }
 }
 
-/// True, and the call is done, when its rows are short, or dense and not too many for the caches.
-static bool copy_by_rows(const nd_kernel_call *call, int64_t total, int64_t bytes) {
-    int last = call->ndim - 1;
-    if (last < 1)
-        return false;
-    int64_t columns = call->shape[last];
-    bool dense = call->operand[0].strides[last] == 1 && call->operand[1].strides[last] == 1;
-    if (columns >= SHORT_ROW && !(dense && total * bytes < ND__STREAM_BYTES))
-        return false;
+static void run_copy_rows(const nd_kernel_call *call, int64_t total, int64_t bytes) {
+    int64_t columns = call->shape[call->ndim - 1];
     row_copy copy = {call, bytes};
     nd__cpu_parallel(total / columns, columns < 4 ? columns : columns * bytes / 4, 1, copy_rows,
                      &copy);
-    return true;
 }
 
-/// The call with every axis walked in the direction in which out ascends.
-static nd_kernel_call ascending(const nd_kernel_call *call) {
-    nd_kernel_call turned = *call;
-    nd_operand *out = &turned.operand[0], *x = &turned.operand[1];
-    for (int axis = 0; axis < call->ndim; axis++) {
-        if (out->strides[axis] >= 0)
-            continue;
-        int64_t last = call->shape[axis] - 1;
-        out->data = (char *)out->data + last * out->strides[axis] * nd__dtype_bytes(out->dtype);
-        x->data = (char *)x->data + last * x->strides[axis] * nd__dtype_bytes(x->dtype);
-        out->strides[axis] = -out->strides[axis];
-        x->strides[axis] = -x->strides[axis];
-    }
-    return turned;
-}
-
-nd_status nd__cpu_copy(const nd_kernel_call *given) {
-    bool descends = false;
-    for (int axis = 0; axis < given->ndim; axis++)
-        descends = descends || given->operand[0].strides[axis] < 0;
-    nd_kernel_call turned;
-    if (descends && nd__call_total(given) > 0)
-        turned = ascending(given);
-    const nd_kernel_call *call = descends && nd__call_total(given) > 0 ? &turned : given;
+/// A copy of same bytes, whose axes are ordered.
+static nd_status copy_ordered(const nd_kernel_call *call, int64_t total) {
     const nd_operand *out = &call->operand[0], *x = &call->operand[1];
-    int64_t total = nd__call_total(call), bytes = nd__dtype_bytes(out->dtype);
-    if (out->dtype == x->dtype && total > 0) {
-        bool dense = call->ndim == 0 ||
-                     (call->ndim == 1 &&
-                      (call->shape[0] == 1 || (out->strides[0] == 1 && x->strides[0] == 1)));
-        if (dense) {
-            dense_copy copy = {(char *)out->data, (const char *)x->data};
-            // A quarter of an addition per byte, which an integer cannot say: count in words.
-            if (total * bytes < 4 * ND__PARALLEL_WORK)
-                copy_bytes(&copy, 0, total * bytes);
-            else
-                nd__cpu_parallel(total * bytes, 1, 4096, copy_bytes, &copy);
-            return ND_OK;
-        }
-        if (copy_transposed(call, total, bytes) || copy_by_rows(call, total, bytes))
-            return ND_OK;
+    const int last = call->ndim - 1;
+    const int64_t bytes = nd__dtype_bytes(out->dtype);
+    if (last < 0 || (last == 0 && out->strides[0] == 1 && x->strides[0] == 1)) {
+        dense_copy copy = {(char *)out->data, (const char *)x->data};
+        // A quarter of an addition per byte, which an integer cannot say: count in words.
+        if (total * bytes < 4 * ND__PARALLEL_WORK)
+            copy_bytes(&copy, 0, total * bytes);
+        else
+            nd__cpu_parallel(total * bytes, 1, 4096, copy_bytes, &copy);
+        return ND_OK;
     }
-    return nd__cpu_elementwise(call, nd__cpu_loops_now()->convert[x->dtype][out->dtype], 1);
+    const int64_t columns = call->shape[last], step = x->strides[last];
+    const bool dense = out->strides[last] == 1 && step == 1;
+    const bool streams = dense && total * bytes >= ND__STREAM_BYTES && columns >= STREAMED_ROW;
+    // What the loop of a row does in vectors.
+    const bool steps =
+        columns >= SHORT_ROW && out->strides[last] == 1 && (step == 0 || step == 2 || step == -1);
+    const bool small = total < BOXED_ELEMENTS;
+    if (last > 0 && (small || (dense && columns * bytes >= LONG_BYTES && !streams)))
+        run_copy_rows(call, total, bytes);
+    else if (small || steps || streams)
+        return nd__cpu_rows(call, nd__cpu_loops_now()->convert[x->dtype][out->dtype], 1);
+    else
+        nd__boxes_run(call, 0, 1, NULL, NULL);
+    return ND_OK;
+}
+
+nd_status nd__cpu_copy(const nd_kernel_call *call) {
+    const nd_operand *out = &call->operand[0], *x = &call->operand[1];
+    const int64_t total = nd__call_total(call);
+    if (total == 0)
+        return ND_OK;
+    if (out->dtype != x->dtype)
+        return nd__cpu_elementwise(call, nd__cpu_loops_now()->convert[x->dtype][out->dtype], 1);
+    if (call->ndim == 0 || (call->ndim == 1 && out->strides[0] == 1 && x->strides[0] == 1))
+        return copy_ordered(call, total);
+    nd_kernel_call ordered = *call;
+    nd__boxes_order(&ordered);
+    return copy_ordered(&ordered, total);
 }
 
 // ------------------------------------------------------------------------------ rows behind each other

@@ -10,7 +10,7 @@ static nd_status fill(const nd_kernel_call *call) {
     nd_dtype dtype = call->operand[0].dtype;
     nd__encode(dtype, call->attrs.f[0], call->attrs.i[0], filled.attrs.f);
     nd__loop loop = nd__cpu_loops_now()->create->fill[nd__dtype_bytes(dtype)];
-    return nd__cpu_elementwise(&filled, loop, 1);
+    return nd__cpu_rows(&filled, loop, 1);
 }
 
 /// Bytes of what is made at once where the dtype is not the one that loops make.

@@ -3,9 +3,10 @@
 // Invariant: a loop sees rows along the last axis only; a thread's share is a range of flat
 // indices, so long rows are cut too. Results too large for the caches are made in a buffer and
 // written past them. 16-bit floats are computed in f32 by the loops of f32, over blocks in the
-// first-level cache that are converted on the way in and out: every result is rounded once. An
-// operand that lies along another axis than the last (a transpose) is brought into rows in tiles, so
-// that each of its cache lines is read once.
+// first-level cache that are converted on the way in and out: every result is rounded once. Calls
+// whose rows are short, or whose operands lie along other axes, go in boxes (boxes.c). Of operands that
+// all repeat along an axis the results are computed once and copied along it.
+#include "kernels/cpu/boxes.h"
 #include "kernels/cpu/families.h"
 #include "kernels/cpu/parallel.h"
 
@@ -13,19 +14,16 @@
 /// Elements of a block of 16-bit floats: with all operands it fills a part of the nearest cache.
 #define BLOCK 512
 
-/// Rows and columns of a tile.
-#define TILE_ROWS 16
-#define TILE_COLUMNS 128
-/// Calls of fewer elements lie in the nearest cache however they lie.
-#define TILED_ELEMENTS 4096
+/// Calls of fewer elements are too short to be looked at more closely.
+#define BOXED_ELEMENTS 256
+/// Elements along a last axis that are worth copying a result to.
+#define REPEATED_LAST 16
 
 typedef struct walk {
     const nd_kernel_call *call;
     nd__loop loop;
     nd__stream stream; ///< NULL: write where the result is
     bool halves;       ///< some operands are 16-bit floats, and the loop is that of f32
-    int down;          ///< of tiles: the axis of their rows
-    int64_t tiles_down, tiles_across;
 } walk;
 
 /// The loop of f32 over a row of which some operands are 16-bit floats; the others are of a dtype
@@ -188,131 +186,118 @@ static void walk_range(void *context, int64_t begin, int64_t end) {
         nd__stream_end();
 }
 
-#define BRING_TILE(T)                                                                   \
-    static void bring_tile_##T(char *to_, const char *x_, int64_t stride, int64_t rows, \
-                               int64_t columns) {                                       \
-        T *to = (T *)to_;                                                               \
-        for (int64_t column = 0; column < columns; column++) {                          \
-            const T *x = (const T *)x_ + column * stride;                               \
-            for (int64_t row = 0; row < rows; row++)                                    \
-                to[row * TILE_COLUMNS + column] = x[row];                               \
-        }                                                                               \
-    }
-BRING_TILE(uint8_t)
-BRING_TILE(uint16_t)
-BRING_TILE(uint32_t)
-BRING_TILE(uint64_t)
-
-/// Whether an operand's elements lie behind each other along axis `down`, and apart along the last.
-static bool lies_down(const nd_kernel_call *call, int operand, int down) {
-    const int64_t *strides = call->operand[operand].strides;
-    int64_t across = strides[call->ndim - 1];
-    return operand > 0 && strides[down] == 1 && across != 0 && across != 1;
+static void run_row_of_box(const void *context, int64_t n, char *const *data,
+                           const int64_t *strides) {
+    run_loop((const walk *)context, n, data, strides);
 }
 
-/// The first elements of a tile's operands, and its rows and columns.
-static void find_tile(const walk *w, int64_t tile, char **ret_data, int64_t *ret_rows,
-                      int64_t *ret_columns) {
+/// Which operands a loop takes a single element of for all of a row, in vectors. That of two bools
+/// takes none.
+static unsigned repeats_of(const nd_kernel_call *call) {
+    const bool bools = call->operand[call->noperands - 1].dtype == ND_BOOL;
+    return call->noperands == 3 ? (bools ? 0 : 6) : call->noperands == 4 ? 12 : 0;
+}
+
+/// The call as it is, row by row.
+static void run_whole_rows(walk *w, int64_t total, int64_t cost) {
     const nd_kernel_call *call = w->call;
     int last = call->ndim - 1;
-    int64_t index[ND_MAX_DIMS], rest = tile / w->tiles_across / w->tiles_down;
-    for (int axis = last - 1; axis >= 0; axis--) {
-        if (axis == w->down)
-            continue;
-        index[axis] = rest % call->shape[axis];
-        rest /= call->shape[axis];
-    }
-    index[last] = tile % w->tiles_across * TILE_COLUMNS;
-    index[w->down] = tile / w->tiles_across % w->tiles_down * TILE_ROWS;
-    for (int i = 0; i < call->noperands; i++) {
-        int64_t offset = 0;
-        for (int axis = 0; axis <= last; axis++)
-            offset += index[axis] * call->operand[i].strides[axis];
-        ret_data[i] =
-            (char *)call->operand[i].data + offset * nd__dtype_bytes(call->operand[i].dtype);
-    }
-    int64_t rows = call->shape[w->down] - index[w->down], columns = call->shape[last] - index[last];
-    *ret_rows = rows < TILE_ROWS ? rows : TILE_ROWS;
-    *ret_columns = columns < TILE_COLUMNS ? columns : TILE_COLUMNS;
+    if (__builtin_expect(total * nd__dtype_bytes(call->operand[0].dtype) >= ND__STREAM_BYTES, 0) &&
+        call->operand[0].strides[last] == 1 && call->shape[last] >= 256)
+        w->stream = nd__cpu_loops_now()->stream;
+    if (total * cost < ND__PARALLEL_WORK)
+        walk_range(w, 0, total);
+    else
+        nd__cpu_parallel(total, cost, 64, walk_range, w);
 }
 
-static void walk_tiles(void *context, int64_t begin, int64_t end) {
-    const walk *w = (const walk *)context;
-    const nd_kernel_call *call = w->call;
-    static void (*const bring[9])(char *, const char *, int64_t, int64_t,
-                                  int64_t) = {[1] = bring_tile_uint8_t,
-                                              [2] = bring_tile_uint16_t,
-                                              [4] = bring_tile_uint32_t,
-                                              [8] = bring_tile_uint64_t};
-    _Alignas(64) char tiles[ND_MAX_OPERANDS - 1][TILE_ROWS * TILE_COLUMNS * sizeof(double)];
-    for (int64_t tile = begin; tile < end; tile++) {
-        char *data[ND_MAX_OPERANDS];
-        int64_t strides[ND_MAX_OPERANDS], down[ND_MAX_OPERANDS], rows, columns;
-        find_tile(w, tile, data, &rows, &columns);
-        for (int i = 0; i < call->noperands; i++) {
-            int64_t bytes = nd__dtype_bytes(call->operand[i].dtype);
-            strides[i] = call->operand[i].strides[call->ndim - 1];
-            down[i] = call->operand[i].strides[w->down] * bytes;
-            if (!lies_down(call, i, w->down))
-                continue;
-            bring[bytes](tiles[i - 1], data[i], strides[i], rows, columns);
-            data[i] = tiles[i - 1];
-            strides[i] = 1;
-            down[i] = TILE_COLUMNS * bytes;
-        }
-        for (int64_t row = 0; row < rows; row++) {
-            run_loop(w, columns, data, strides);
-            for (int i = 0; i < call->noperands; i++)
-                data[i] += down[i];
-        }
-    }
+static void run_boxes(walk *w, int64_t total, int64_t cost) {
+    nd_kernel_call call = *w->call;
+    const unsigned repeats = repeats_of(&call);
+    nd__boxes_order(&call);
+    w->call = &call;
+    if (nd__boxes_has_long_rows(&call, repeats))
+        run_whole_rows(w, total, cost);
+    else
+        nd__boxes_run(&call, repeats, cost, run_row_of_box, w);
 }
 
-/// Chooses the axis of tiles' rows. False: no operand is worth them.
-static bool make_tiles(walk *w, int64_t total) {
-    const nd_kernel_call *call = w->call;
-    int last = call->ndim - 1;
-    if (total < TILED_ELEMENTS || last < 1 || call->shape[last] < 8 ||
-        call->operand[0].strides[last] != 1)
-        return false;
-    for (int axis = last - 1; axis >= 0; axis--)
-        for (int i = 1; i < call->noperands && call->shape[axis] >= 8; i++)
-            if (lies_down(call, i, axis)) {
-                w->down = axis;
-                w->tiles_down = (call->shape[axis] + TILE_ROWS - 1) / TILE_ROWS;
-                w->tiles_across = (call->shape[last] + TILE_COLUMNS - 1) / TILE_COLUMNS;
-                return true;
-            }
-    return false;
-}
-
-static inline nd_status run_call(const nd_kernel_call *call, nd__loop loop, int64_t cost,
-                                 bool halves) {
+static inline void run_call(const nd_kernel_call *call, nd__loop loop, int64_t cost, bool halves) {
     int64_t total = nd__call_total(call);
     walk w = {.call = call, .loop = loop, .halves = halves};
     if (total == 0)
-        return ND_OK;
-    int last = call->ndim - 1;
-    if (make_tiles(&w, total)) {
-        int64_t tiles =
-            total / call->shape[w.down] / call->shape[last] * w.tiles_down * w.tiles_across;
-        nd__cpu_parallel(tiles, TILE_ROWS * TILE_COLUMNS * cost, 1, walk_tiles, &w);
+        return;
+    if (total < BOXED_ELEMENTS || call->noperands < 2 || call->noperands > ND__BOX_OPERANDS ||
+        nd__boxes_has_long_rows(call, repeats_of(call)))
+        run_whole_rows(&w, total, cost);
+    else
+        run_boxes(&w, total, cost);
+}
+
+// --------------------------------------------------------------------- operands that repeat elements
+
+/// Axes along which all operands repeat: bit k for axis k. Not a last one so short that the others'
+/// results would lie apart.
+static unsigned repeated_axes(const nd_kernel_call *call) {
+    unsigned axes = 0;
+    for (int axis = 0; axis < call->ndim; axis++) {
+        bool repeats = call->shape[axis] >= (axis == call->ndim - 1 ? REPEATED_LAST : 2);
+        for (int i = 1; i < call->noperands && repeats; i++)
+            repeats = call->operand[i].strides[axis] == 0;
+        axes |= repeats ? 1u << axis : 0;
+    }
+    return axes;
+}
+
+/// Copies the results at the beginning of each of these axes along it.
+static nd_status repeat_results(const nd_kernel_call *call, unsigned axes) {
+    nd_kernel_call copy = {.op = ND_OP_clone, .noperands = 2, .ndim = call->ndim};
+    const nd_operand *out = &call->operand[0];
+    for (int axis = 0; axis < call->ndim; axis++)
+        copy.shape[axis] = axes >> axis & 1 ? 1 : call->shape[axis];
+    for (int axis = call->ndim - 1; axis >= 0; axis--) {
+        if (!(axes >> axis & 1))
+            continue;
+        copy.operand[0] = copy.operand[1] = *out;
+        copy.operand[0].data = (char *)out->data + out->strides[axis] * nd__dtype_bytes(out->dtype);
+        copy.operand[1].strides[axis] = 0;
+        copy.shape[axis] = call->shape[axis] - 1;
+        const nd_status status = nd__cpu_copy(&copy);
+        if (status != ND_OK)
+            return status;
+        copy.shape[axis] = call->shape[axis];
+    }
+    return ND_OK;
+}
+
+static inline nd_status run_distinct(const nd_kernel_call *call, nd__loop loop, int64_t cost,
+                                     bool halves) {
+    const unsigned axes = call->noperands > 1 ? repeated_axes(call) : 0;
+    if (__builtin_expect(axes == 0, 1) || nd__call_total(call) < BOXED_ELEMENTS) {
+        run_call(call, loop, cost, halves);
         return ND_OK;
     }
-    if (__builtin_expect(total * nd__dtype_bytes(call->operand[0].dtype) >= ND__STREAM_BYTES, 0) &&
-        call->operand[0].strides[last] == 1 && call->shape[last] >= 256)
-        w.stream = nd__cpu_loops_now()->stream;
-    if (total * cost < ND__PARALLEL_WORK)
-        walk_range(&w, 0, total);
-    else
-        nd__cpu_parallel(total, cost, 64, walk_range, &w);
+    nd_kernel_call distinct = *call;
+    for (int axis = 0; axis < call->ndim; axis++)
+        if (axes >> axis & 1)
+            distinct.shape[axis] = 1;
+    nd__boxes_order(&distinct);
+    run_call(&distinct, loop, cost, halves);
+    return repeat_results(call, axes);
+}
+
+nd_status nd__cpu_rows(const nd_kernel_call *call, nd__loop loop, int64_t cost) {
+    int64_t total = nd__call_total(call);
+    walk w = {.call = call, .loop = loop};
+    if (total > 0)
+        run_whole_rows(&w, total, cost);
     return ND_OK;
 }
 
 nd_status nd__cpu_elementwise(const nd_kernel_call *call, nd__loop loop, int64_t cost) {
-    return run_call(call, loop, cost, false);
+    return run_distinct(call, loop, cost, false);
 }
 
 nd_status nd__cpu_elementwise_halves(const nd_kernel_call *call, nd__loop loop, int64_t cost) {
-    return run_call(call, loop, cost, true);
+    return run_distinct(call, loop, cost, true);
 }

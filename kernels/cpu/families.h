@@ -5,7 +5,9 @@
 
 /// Runs `loop` over the iteration space. `cost` is the work of one element in additions of floats.
 nd_status nd__cpu_elementwise(const nd_kernel_call *call, nd__loop loop, int64_t cost);
-/// The same for operands of which some are 16-bit floats; `loop` is that of f32.
+/// The same row by row as the axes are given, whatever the rows: for copies and fills.
+nd_status nd__cpu_rows(const nd_kernel_call *call, nd__loop loop, int64_t cost);
+/// nd__cpu_elementwise() for operands of which some are 16-bit floats; `loop` is that of f32.
 nd_status nd__cpu_elementwise_halves(const nd_kernel_call *call, nd__loop loop, int64_t cost);
 nd_status nd__cpu_copy(const nd_kernel_call *call);
 nd_status nd__cpu_concat(const nd_kernel_call *call);

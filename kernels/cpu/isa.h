@@ -276,6 +276,16 @@ static inline void nd__stream_end(void) {
 #endif
 }
 
+/// Axes of a box of elements, and the bytes between neighbours along each, on both sides.
+typedef struct nd__box {
+    int ndim;
+    int64_t shape[ND_MAX_DIMS]; ///< not 0
+    int64_t to[ND_MAX_DIMS], from[ND_MAX_DIMS];
+} nd__box;
+/// Copies elements of `width` bytes, 1, 2, 4 or 8, from one side of a box to the other, which must
+/// not overlap. Made for boxes that fill a part of the nearest cache.
+typedef void (*nd__box_copy)(const nd__box *box, int64_t width, char *to, const char *from);
+
 /// Everything one instruction set supplies. Entries are NULL where an op is not defined for a
 /// dtype.
 typedef struct nd__cpu_loops {
@@ -302,6 +312,7 @@ typedef struct nd__cpu_loops {
     const nd__resample_loops *resample; ///< f32, f64
     const nd__sorting_loops *sorting;
     nd__stream stream;
+    nd__box_copy box_copy;
 } nd__cpu_loops;
 
 extern const nd__cpu_loops nd__cpu_loops_baseline;

@@ -23,6 +23,7 @@ extern const nd__matmul ND_ISA_NAME(nd__cpu_matmul)[ND_DTYPE_COUNT];
 
 void ND_ISA_NAME(nd__cpu_matmul_integer)(nd__product *product);
 void ND_ISA_NAME(nd__cpu_stream)(void *to, const void *from, int64_t bytes);
+void ND_ISA_NAME(nd__cpu_box_copy)(const nd__box *box, int64_t width, char *to, const char *from);
 
 #define ND__TEXT_(name) #name
 #define ND__TEXT(name) ND__TEXT_(name)
@@ -59,6 +60,7 @@ void ND_ISA_NAME(nd__cpu_stream)(void *to, const void *from, int64_t bytes);
         .resample = ND_ISA_NAME(nd__cpu_resample_loops),   \
         .sorting = &ND_ISA_NAME(nd__cpu_sorting_loops),    \
         .stream = ND_ISA_NAME(nd__cpu_stream),             \
+        .box_copy = ND_ISA_NAME(nd__cpu_box_copy),         \
     }
 // clang-format on
 
