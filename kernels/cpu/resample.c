@@ -23,10 +23,13 @@ static void spread(void *context, int64_t begin, int64_t end) {
     work->loops.spread(&work->rows, begin, end);
 }
 
-/// Which windows of the last axis lie in x with all of their places.
+/// Longer windows are faster summed one by one than side by side.
+#define LONG_WINDOW 32
+
+/// Which windows of the last axis lie in x with all of their places, where they are made together.
 static void find_whole(const nd__resample_axis *axis, int64_t *ret_whole) {
     ret_whole[0] = ret_whole[1] = 0;
-    if (axis->mode != ND__RESAMPLE_WINDOW || axis->inner != 1)
+    if (axis->mode != ND__RESAMPLE_WINDOW || axis->inner != 1 || axis->kernel >= LONG_WINDOW)
         return;
     int64_t begin = (axis->padding + axis->stride - 1) / axis->stride;
     int64_t last = axis->in + axis->padding - axis->kernel;

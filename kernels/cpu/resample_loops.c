@@ -6,6 +6,8 @@
 
 /// Results of a line whose gradients are divided before they are added.
 #define BLOCK 256
+/// Lines that are walked together: what a result is made of is read once for all of them.
+#define LINES 4
 
 // Along the last axis: results `begin` ... `end` - 1 of a line, of which those within r->whole are
 // means of windows of which all places are in x. Those are made place by place, many results at once;
@@ -16,6 +18,27 @@
 #define SPREAD(step)                \
     for (int64_t i = 0; i < n; i++) \
         to[i * (step)] += share[i];
+
+// The sum of a long window of neighbours, n at least LONG_SUMS: that many sums side by side, which are
+// added as a tree, in the same order for every instruction set.
+#define LONG_SUMS 32
+#define LONG_SUM(T)                                         \
+    static T long_sum_##T(const T *x, int64_t n) {          \
+        T sums[LONG_SUMS];                                  \
+        memcpy(sums, x, sizeof sums);                       \
+        int64_t i = LONG_SUMS;                              \
+        for (; i + LONG_SUMS <= n; i += LONG_SUMS)          \
+            for (int lane = 0; lane < LONG_SUMS; lane++)    \
+                sums[lane] += x[i + lane];                  \
+        for (int lane = 0; i + lane < n; lane++)            \
+            sums[lane] += x[i + lane];                      \
+        for (int half = LONG_SUMS / 2; half > 0; half /= 2) \
+            for (int lane = 0; lane < half; lane++)         \
+                sums[lane] += sums[lane + half];            \
+        return sums[0];                                     \
+    }
+LONG_SUM(float)
+LONG_SUM(double)
 
 // Rows of `inner` elements: results are rows of out. A mean is a sum first, so that that of equal
 // numbers is that number.
@@ -54,8 +77,42 @@
             for (int64_t i = 0; i < inner; i++)                                                     \
                 out[i] /= (T)taps->weight[0];                                                       \
     }                                                                                               \
+    /* Lines of single elements, `in` of x and `out` results long: LINES of them, or one. */        \
+    static inline void sum_lines_##T(const nd__resample_rows *r, int64_t line, const int lines) {   \
+        const int64_t in = r->axis->in, count = r->axis->out;                                       \
+        const T *restrict x = (const T *)r->x + line * in;                                          \
+        T *restrict out = (T *)r->out + line * count;                                               \
+        for (int64_t o = 0; o < count; o++) {                                                       \
+            const nd__resample_taps *taps = &r->taps[o];                                            \
+            const bool is_long = taps->even && taps->count >= LONG_SUMS;                            \
+            T sums[LINES], weight = taps->even ? (T)1 : (T)taps->weight[0];                         \
+            for (int i = 0; i < lines; i++) {                                                       \
+                const T *from = x + i * in + taps->first;                                           \
+                sums[i] = is_long ? long_sum_##T(from, taps->count) : weight * *from;               \
+            }                                                                                       \
+            for (int64_t j = 1; j < taps->count && !is_long; j++) {                                 \
+                weight = taps->even ? (T)1 : (T)taps->weight[j];                                    \
+                for (int i = 0; i < lines; i++)                                                     \
+                    sums[i] += weight * x[i * in + taps->first + j];                                \
+            }                                                                                       \
+            const T divisor = taps->even ? (T)taps->weight[0] : (T)1;                               \
+            for (int i = 0; i < lines; i++)                                                         \
+                out[i * count + o] = divisor == (T)1 ? sums[i] : sums[i] / divisor;                 \
+        }                                                                                           \
+    }                                                                                               \
+    /* Lines begin ... end - 1 of the results of which none are made together. */                   \
+    static void sum_all_lines_##T(const nd__resample_rows *r, int64_t begin, int64_t end) {         \
+        for (; begin + LINES <= end; begin += LINES)                                                \
+            sum_lines_##T(r, begin, LINES);                                                         \
+        for (; begin < end; begin++)                                                                \
+            sum_lines_##T(r, begin, 1);                                                             \
+    }                                                                                               \
     static void sum_rows_##T(const nd__resample_rows *r, int64_t begin, int64_t end) {              \
         const nd__resample_axis *axis = r->axis;                                                    \
+        if (axis->inner == 1 && r->whole[0] == r->whole[1]) {                                       \
+            sum_all_lines_##T(r, begin / axis->out, end / axis->out);                               \
+            return;                                                                                 \
+        }                                                                                           \
         while (begin < end) {                                                                       \
             if (r->whole[0] < r->whole[1] && begin % axis->out == r->whole[0]) {                    \
                 int64_t line = begin / axis->out;                                                   \
@@ -103,10 +160,34 @@
                 for (int64_t i = 0; i < inner; i++)                                                 \
                     out[i] += grad[i] * (T)taps->weight[j];                                         \
     }                                                                                               \
+    /* As sum_lines: the gradients of LINES lines, or of one. */                                    \
+    static inline void spread_lines_##T(const nd__resample_rows *r, int64_t line,                   \
+                                        const int lines) {                                          \
+        const int64_t in = r->axis->in, count = r->axis->out;                                       \
+        const T *restrict grad = (const T *)r->x + line * count;                                    \
+        T *restrict out = (T *)r->out + line * in;                                                  \
+        for (int64_t o = 0; o < count; o++) {                                                       \
+            const nd__resample_taps *taps = &r->taps[o];                                            \
+            for (int i = 0; i < lines && taps->even; i++) {                                         \
+                T *to = out + i * in + taps->first,                                                 \
+                  share = grad[i * count + o] / (T)taps->weight[0];                                 \
+                for (int64_t j = 0; j < taps->count; j++)                                           \
+                    to[j] += share;                                                                 \
+            }                                                                                       \
+            for (int64_t j = 0; j < taps->count && !taps->even; j++)                                \
+                for (int i = 0; i < lines; i++)                                                     \
+                    out[i * in + taps->first + j] += grad[i * count + o] * (T)taps->weight[j];      \
+        }                                                                                           \
+    }                                                                                               \
     static void spread_blocks_##T(const nd__resample_rows *r, int64_t begin, int64_t end) {         \
         const nd__resample_axis *axis = r->axis;                                                    \
         int64_t block = axis->in * axis->inner;                                                     \
         memset((T *)r->out + begin * block, 0, (size_t)((end - begin) * block) * sizeof(T));        \
+        const bool by_lines = axis->inner == 1 && r->whole[0] == r->whole[1];                       \
+        for (; by_lines && begin + LINES <= end; begin += LINES)                                    \
+            spread_lines_##T(r, begin, LINES);                                                      \
+        for (; by_lines && begin < end; begin++)                                                    \
+            spread_lines_##T(r, begin, 1);                                                          \
         for (; begin < end; begin++)                                                                \
             for (int64_t o = 0; o < axis->out; o++) {                                               \
                 if (r->whole[0] < r->whole[1] && o == r->whole[0]) {                                \

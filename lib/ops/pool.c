@@ -317,6 +317,20 @@ static nd_tensor *average(const char *name, const nd_tensor *x, const nd__resamp
     return y ? nd__operands_as_dtype(y, x->dtype) : NULL;
 }
 
+/// The mean of all that a channel has, which is one window of one axis; in f32 for halves.
+static nd_tensor *whole_average(const char *name, const nd_tensor *x) {
+    int64_t volume = 1, shape[MAX_NDIM] = {x->shape[0], x->shape[1], 1, 1, 1};
+    for (int axis = 2; axis < x->ndim; axis++)
+        volume *= x->shape[axis];
+    const nd_op_attrs attrs = {
+        .i = {ND__RESAMPLE_ADAPTIVE, x->shape[0] * x->shape[1], volume, 1, 1}};
+    nd_auto nd_tensor *wide =
+        nd__operands_as_dtype(x, nd__dtype_is_half(x->dtype) ? ND_F32 : x->dtype);
+    nd_auto nd_tensor *y =
+        wide ? nd__resample_apply(name, ND_OP_resample, wide, shape, &attrs) : NULL;
+    return y ? nd__operands_as_dtype(y, x->dtype) : NULL;
+}
+
 /// The sums of windows over a divisor of the program's own.
 static nd_tensor *windows_quotient(const char *name, const nd_tensor *x, const nd__pool_options *o,
                                    const int64_t *counts) {
@@ -364,6 +378,8 @@ static nd_tensor *adaptive_avg(const char *name, const nd_tensor *x, int axes,
         return NULL;
     for (int axis = 0; axis < ND_WINDOW_AXES; axis++)
         maps[axis] = (nd__resample_axis){.mode = ND__RESAMPLE_ADAPTIVE, .out = counts[axis]};
+    if (x->ndim > 3 && counts[0] * counts[1] * counts[2] == 1)
+        return whole_average(name, x);
     return average(name, x, maps, 0);
 }
 

@@ -3,6 +3,7 @@
 #include "tests/unit/ops/isas.h"
 #include "tests/unit/ops/values.h"
 #include <nd/autograd.h>
+#include <nd/interpolation.h>
 #include <nd/pooling.h>
 
 /// Whether x has an element at a place of a window, and where.
@@ -183,11 +184,136 @@ static void test_pairs_of_lines_and_columns(void **state) {
     on_every_isa(check_all_pairs);
 }
 
+/// Means of adaptive windows over lines, and their gradients, by their definition.
+static void check_adaptive(int64_t rows, int64_t length, int64_t out, nd_dtype dtype) {
+    const double close = dtype == ND_F64 ? 1e-13 : 2e-6;
+    nd_auto nd_tensor *x = random_tensor(STEPPED, ND_SHAPE(1, rows, length), dtype, -1, 1);
+    assert_int_equal(nd_set_requires_grad(x, true), ND_OK);
+    nd_auto nd_tensor *y = nd_adaptive_avg_pool1d(x, out);
+    assert_shape(y, ND_SHAPE(1, rows, out));
+    nd_auto nd_tensor *seed = random_tensor(DENSE, 3, nd_get_shape(y), dtype, -1, 1);
+    nd_backward_options options = ND_BACKWARD_OPTIONS_INIT;
+    options.grad = seed;
+    nd_auto nd_tensor *gradient = NULL;
+    assert_int_equal(nd_grad(y, 1, (const nd_tensor *[]){x}, &options, &gradient), ND_OK);
+    double *back = calloc((size_t)(rows * length), sizeof *back);
+    assert_non_null(back);
+    for (int64_t row = 0; row < rows; row++)
+        for (int64_t w = 0; w < out; w++) {
+            int64_t begin = w * length / out, end = ((w + 1) * length + out - 1) / out;
+            double sum = 0, count = (double)(end - begin), at_w = at_flat(seed, row * out + w);
+            for (int64_t i = begin; i < end; i++) {
+                sum += at_flat(x, row * length + i);
+                back[row * length + i] += at_w / count;
+            }
+            assert_close("mean", at_flat(y, row * out + w), sum / count, close, close);
+        }
+    for (int64_t i = 0; i < rows * length; i++)
+        assert_close("gradient", at_flat(gradient, i), back[i], close, close);
+    free(back);
+}
+
+static void check_all_adaptive(void) {
+    for (int64_t rows = 1; rows <= 9; rows += 2)
+        for (int64_t length = 1; length <= 300; length = length * 2 + 1)
+            for (int64_t out = 1; out <= length + 1; out = out * 3 - 1 + out % 2)
+                for (int type = 0; type < 2; type++)
+                    check_adaptive(rows, length, out, type ? ND_F64 : ND_F32);
+}
+
+static void test_adaptive_windows_of_any_length(void **state) {
+    (void)state;
+    on_every_isa(check_all_adaptive);
+}
+
+/// What is not a number, or infinite, is so where its window is, and nowhere else.
+static void test_long_windows_keep_what_is_no_number(void **state) {
+    (void)state;
+    enum { LENGTH = 200 };
+    for (int64_t spot = 0; spot < LENGTH; spot += 33) {
+        nd_auto nd_tensor *x = random_tensor(DENSE, ND_SHAPE(1, 5, LENGTH), ND_F32, -1, 1);
+        set_element(nd_get_data(x), ND_F32, 2 * LENGTH + spot, NAN);
+        set_element(nd_get_data(x), ND_F32, 3 * LENGTH + spot, INFINITY);
+        nd_auto nd_tensor *y = nd_adaptive_avg_pool1d(x, 2);
+        for (int64_t w = 0; w < 2; w++) {
+            bool is_there = (spot >= LENGTH / 2) == (w == 1);
+            assert_true(isfinite(at_flat(y, 2 + w)) && isfinite(at_flat(y, 8 + w)));
+            assert_int_equal(isnan(at_flat(y, 4 + w)), is_there);
+            assert_int_equal(isinf(at_flat(y, 6 + w)), is_there);
+        }
+    }
+}
+
+/// The mean of a whole image is that of its elements, whatever its layout and its dtype.
+static void test_means_of_whole_images(void **state) {
+    (void)state;
+    static const nd_dtype dtypes[] = {ND_F32, ND_F64, ND_F16, ND_BF16};
+    for (layout how = DENSE; how < LAYOUTS; how++)
+        for (size_t type = 0; type < COUNT_OF(dtypes); type++) {
+            const int64_t shape[] = {2, 3, 2, 7, 9};
+            nd_auto nd_tensor *x = random_tensor(how, 5, shape, dtypes[type], 0, 1);
+            nd_auto nd_tensor *y = nd_adaptive_avg_pool3d(x, 1, 1, 1);
+            assert_shape(y, ND_SHAPE(2, 3, 1, 1, 1));
+            for (int64_t channel = 0; channel < 6; channel++) {
+                double sum = 0;
+                for (int64_t i = 0; i < 126; i++)
+                    sum += at_flat(x, channel * 126 + i);
+                assert_close("mean", at_flat(y, channel), sum / 126, type < 2 ? 1e-6 : 4e-3, 0);
+            }
+        }
+}
+
+/// Lines that are drawn between their elements, several of them together, and the sums of the
+/// shares that each element has in the results.
+static void check_drawn(int64_t rows, int64_t length, int64_t out) {
+    nd_auto nd_tensor *x = random_tensor(DENSE, ND_SHAPE(1, rows, length), ND_F64, -1, 1);
+    assert_int_equal(nd_set_requires_grad(x, true), ND_OK);
+    nd_interpolate_options o = ND_INTERPOLATE_OPTIONS_INIT;
+    o.mode = ND_INTERPOLATION_LINEAR;
+    o.sizes[0] = out;
+    nd_auto nd_tensor *y = nd_interpolate(x, &o);
+    assert_shape(y, ND_SHAPE(1, rows, out));
+    nd_auto nd_tensor *seed = random_tensor(DENSE, 3, nd_get_shape(y), ND_F64, -1, 1);
+    nd_backward_options options = ND_BACKWARD_OPTIONS_INIT;
+    options.grad = seed;
+    nd_auto nd_tensor *gradient = NULL;
+    assert_int_equal(nd_grad(y, 1, (const nd_tensor *[]){x}, &options, &gradient), ND_OK);
+    double *back = calloc((size_t)(rows * length), sizeof *back);
+    assert_non_null(back);
+    for (int64_t i = 0; i < rows * out; i++) {
+        double place = ((double)(i % out) + 0.5) * (double)length / (double)out - 0.5;
+        place = place < 0 ? 0 : place;
+        int64_t below = (int64_t)place, above = below + 1 < length ? below + 1 : below;
+        double share = place - (double)below;
+        int64_t line = i / out * length;
+        assert_close("drawn", at_flat(y, i),
+                     (1 - share) * at_flat(x, line + below) + share * at_flat(x, line + above),
+                     1e-12, 1e-12);
+        back[line + below] += (1 - share) * at_flat(seed, i);
+        back[line + above] += share * at_flat(seed, i);
+    }
+    for (int64_t i = 0; i < rows * length; i++)
+        assert_close("gradient", at_flat(gradient, i), back[i], 1e-12, 1e-12);
+    free(back);
+}
+
+static void test_drawn_lines(void **state) {
+    (void)state;
+    for (int64_t rows = 1; rows <= 9; rows++)
+        for (int64_t length = 1; length <= 70; length = length * 2 + 1)
+            for (int64_t out = 1; out <= 140; out = out * 3 + 1)
+                check_drawn(rows, length, out);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_pooling_of_lines),
         ND_TEST(test_windows_longer_than_lines),
         ND_TEST(test_pairs_of_lines_and_columns),
+        ND_TEST(test_adaptive_windows_of_any_length),
+        ND_TEST(test_long_windows_keep_what_is_no_number),
+        ND_TEST(test_means_of_whole_images),
+        ND_TEST(test_drawn_lines),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
