@@ -175,6 +175,17 @@ typedef struct nd__product {
 } nd__product;
 typedef void (*nd__matmul)(nd__product *product);
 
+/// `count` products for which nd__product_is_plain(), of which the first is given: `steps` are the
+/// elements from one to the next of out, a and b.
+typedef void (*nd__matmul_entries)(const nd__product *first, int64_t count, const int64_t *steps);
+
+/// Whether vectors cost more than they give: of a tiny product, and of one that has few columns.
+static inline bool nd__product_is_plain(const nd__product *p) {
+    enum { TINY = 64, NARROW = 1024, NARROW_COLUMNS = 2, NARROW_ROWS = 64 };
+    int64_t size = p->m * p->n * p->k;
+    return size <= TINY || (size <= NARROW && p->n <= NARROW_COLUMNS && p->m <= NARROW_ROWS);
+}
+
 /// Products of floats up to so many multiplications, of sums so long, are computed by AVX-512's
 /// loops without packing where b's rows are dense: as fast as by a library, without its call.
 #define ND__SMALL_PRODUCT ((int64_t)1 << 18)
@@ -304,6 +315,7 @@ typedef struct nd__cpu_loops {
     const nd__taps_loop *taps;                            ///< f32, f64
     const nd__quantized_loops *quantized;                 ///< f32, f64
     const nd__matmul *matmul;                             ///< by dtype; NULL for bool
+    const nd__matmul_entries *matmul_entries;             ///< likewise
     nd__matmul matmul_integer;
     const nd__attention_loops *attention; ///< f32, f64
     int64_t small_product;                ///< ND__SMALL_PRODUCT, or 0 where a library is faster

@@ -20,6 +20,7 @@ extern const nd__resample_loops ND_ISA_NAME(nd__cpu_resample_loops)[2];
 extern const nd__sorting_loops ND_ISA_NAME(nd__cpu_sorting_loops);
 extern const nd__attention_loops ND_ISA_NAME(nd__cpu_attention_loops)[2];
 extern const nd__matmul ND_ISA_NAME(nd__cpu_matmul)[ND_DTYPE_COUNT];
+extern const nd__matmul_entries ND_ISA_NAME(nd__cpu_matmul_entries)[ND_DTYPE_COUNT];
 
 void ND_ISA_NAME(nd__cpu_matmul_integer)(nd__product *product);
 void ND_ISA_NAME(nd__cpu_stream)(void *to, const void *from, int64_t bytes);
@@ -52,6 +53,7 @@ void ND_ISA_NAME(nd__cpu_box_copy)(const nd__box *box, int64_t width, char *to, 
         .taps = ND_ISA_NAME(nd__cpu_taps_loops),           \
         .quantized = ND_ISA_NAME(nd__cpu_quantized_loops), \
         .matmul = ND_ISA_NAME(nd__cpu_matmul),             \
+        .matmul_entries = ND_ISA_NAME(nd__cpu_matmul_entries), \
         .matmul_integer = ND_ISA_NAME(nd__cpu_matmul_integer), \
         .attention = ND_ISA_NAME(nd__cpu_attention_loops), \
         .small_product = ND__SMALL,                        \

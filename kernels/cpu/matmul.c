@@ -17,9 +17,12 @@
 #include "kernels/cpu/parallel.h"
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 
 /// What a product costs beside its multiplications, 16 of which cost one.
 #define PRODUCT_COST 128
+/// Plain products that are computed one behind the other.
+#define MANY_ENTRIES 4
 /// The least sizes of a panel, and what their sizes are multiples of.
 #define LEAST_ROWS 32
 #define LEAST_COLUMNS 64
@@ -44,6 +47,7 @@ typedef struct matmul_work {
     const nd_kernel_call *call;
     int64_t bytes[3]; ///< of an element of out, a and b
     nd__matmul portable;
+    nd__matmul_entries entries;
     bool library;
     int64_t rows, columns; ///< of a panel
     int64_t panels;        ///< of a product
@@ -143,6 +147,44 @@ static void products(void *context, int64_t begin, int64_t end) {
         finish_panel(work, &product);
     }
     nd__onednn_end(&session);
+}
+
+// -------------------------------------------------------------------------------- many plain products
+
+/// Entries that take less than to find them does, those along the last axis of the batch together.
+static void entries(void *context, int64_t begin, int64_t end) {
+    const matmul_work *work = (const matmul_work *)context;
+    const nd_kernel_call *call = work->call;
+    const int last = call->ndim - 1;
+    int64_t steps[3];
+    for (int i = 0; i < 3; i++)
+        steps[i] = call->operand[i].strides[last];
+    while (begin < end) {
+        const nd__product first = product_of(work, begin);
+        int64_t run = call->shape[last] - begin % call->shape[last];
+        run = run < end - begin ? run : end - begin;
+        work->entries(&first, run, steps);
+        begin += run;
+    }
+}
+
+/// Sums of one product each, which are products of elements.
+static nd_status outer_products(const nd_kernel_call *of) {
+    const int64_t *i = of->attrs.i;
+    const int64_t sizes[] = {i[0], i[1]};
+    const int64_t steps[3][2] = {{i[7], i[8]}, {i[3], 0}, {0, i[6]}};
+    nd_kernel_call call = {.op = ND_OP_mul, .noperands = 3, .ndim = of->ndim};
+    memcpy(call.shape, of->shape, sizeof call.shape);
+    memcpy(call.operand, of->operand, 3 * sizeof *call.operand);
+    for (int axis = 0; axis < 2; axis++) {
+        if (sizes[axis] == 1)
+            continue;
+        call.shape[call.ndim] = sizes[axis];
+        for (int operand = 0; operand < 3; operand++)
+            call.operand[operand].strides[call.ndim] = steps[operand][axis];
+        call.ndim++;
+    }
+    return nd__cpu_launch(&call);
 }
 
 // ------------------------------------------------------------------------------- transposed products
@@ -285,10 +327,17 @@ static nd_status run(const nd_kernel_call *call) {
                         .bytes = {nd__dtype_bytes(dtype), nd__dtype_bytes(call->operand[1].dtype),
                                   nd__dtype_bytes(call->operand[2].dtype)},
                         .portable = portable,
+                        .entries = loops->matmul_entries[dtype],
                         .library = is_for_library(call, size),
                         .panels = 1,
                         .panels_across = 1};
     nd__product first = product_of(&work, 0);
+    if (k == 1 && call->op == ND_OP_matmul && !first.accumulate)
+        return outer_products(call);
+    if (batch >= MANY_ENTRIES && call->op == ND_OP_matmul && nd__product_is_plain(&first)) {
+        nd__cpu_parallel(batch, size / 4 + 4, 16, entries, &work);
+        return ND_OK;
+    }
     work.library = work.library && !nd__product_is_matvec(&first) && !is_small(&first, dtype);
     if (work.library && batch == 1 && run_turned(&work, &first))
         return atomic_load(&work.status);

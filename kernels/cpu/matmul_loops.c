@@ -50,11 +50,9 @@
 #define COLUMN_ROWS 2048
 #define COLUMN_GRAIN 256
 
-/// Multiplications up to which vectors cost more than they give, and up to which packing panels
-/// does (SMALL_DIRECT: where b need not be packed either); of such a product the longest sums, and the
+/// Multiplications up to which packing panels costs more than it gives (SMALL_DIRECT: where b need not be packed either); of such a product the longest sums, and the
 /// rows of one vector and, where b is read as it lies, vectors that are computed at once, of how many
 /// rows (SMALL_WIDE_ROWS: as many as there are registers for).
-#define TINY_PRODUCT 64
 #define SMALL_PRODUCT 8192
 #define SMALL_DEPTH ND__SMALL_DEPTH
 #define SMALL_ROWS 8
@@ -244,6 +242,13 @@ const nd__matmul ND_ISA_NAME(nd__cpu_matmul)[ND_DTYPE_COUNT] = {
     [ND_F32] = matmul_f32, [ND_F64] = matmul_f64, [ND_F16] = matmul_f16, [ND_BF16] = matmul_bf16,
     [ND_I8] = matmul_w8,   [ND_U8] = matmul_w8,   [ND_I16] = matmul_w16, [ND_U16] = matmul_w16,
     [ND_I32] = matmul_w32, [ND_U32] = matmul_w32, [ND_I64] = matmul_w64, [ND_U64] = matmul_w64,
+};
+
+const nd__matmul_entries ND_ISA_NAME(nd__cpu_matmul_entries)[ND_DTYPE_COUNT] = {
+    [ND_F32] = entries_f32,   [ND_F64] = entries_f64, [ND_F16] = entries_f16,
+    [ND_BF16] = entries_bf16, [ND_I8] = entries_w8,   [ND_U8] = entries_w8,
+    [ND_I16] = entries_w16,   [ND_U16] = entries_w16, [ND_I32] = entries_w32,
+    [ND_U32] = entries_w32,   [ND_I64] = entries_w64, [ND_U64] = entries_w64,
 };
 
 const nd__direct ND_ISA_NAME(nd__cpu_direct)[2] = {small_f32, small_f64};

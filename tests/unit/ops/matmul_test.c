@@ -335,6 +335,54 @@ static void check_narrow(nd_dtype dtype, int64_t m, int64_t n, int64_t k, layout
     }
 }
 
+/// A batch of products of any dtype, each by plain sums; a is one for all along the first axis.
+static void check_batch(nd_dtype dtype, int64_t batch, int64_t m, int64_t n, int64_t k,
+                        layout how) {
+    nd_auto nd_tensor *a = random_tensor(how, ND_SHAPE(1, batch, m, k), dtype, -1, 1);
+    nd_auto nd_tensor *b =
+        random_tensor((layout)((how + 2) % LAYOUTS), ND_SHAPE(3, batch, k, n), dtype, -1, 1);
+    nd_auto nd_tensor *y = nd_matmul(a, b);
+    assert_shape(y, ND_SHAPE(3, batch, m, n));
+    double relative = dtype == ND_F16 ? 0x1p-11 : dtype == ND_BF16 ? 0x1p-8 : 0;
+    double absolute = dtype == ND_F64 ? 1e-14 : 1e-6;
+    uint64_t bits = 8 * nd_dtype_get_size(dtype);
+    uint64_t mask = bits == 64 ? UINT64_MAX : (UINT64_C(1) << bits) - 1;
+    for (int64_t flat = 0; flat < nd_get_numel(y); flat++) {
+        int64_t entry = flat / (m * n), row = flat / n % m, column = flat % n;
+        double sum = 0, size = 0;
+        for (int64_t i = 0; i < k; i++) {
+            double x = at_flat(a, (entry % batch * m + row) * k + i);
+            double w = at_flat(b, (entry * k + i) * n + column);
+            sum += x * w;
+            size += fabs(x * w);
+        }
+        if (is_float(dtype))
+            assert_close("batch", at_flat(y, flat), sum, 1.01 * relative, absolute * size);
+        else
+            assert_int_equal((uint64_t)(int64_t)at_flat(y, flat) & mask,
+                             (uint64_t)(int64_t)sum & mask);
+    }
+}
+
+static void small_batches(void) {
+    static const int64_t sizes[][3] = {{1, 1, 1},  {1, 1, 2},  {1, 1, 17}, {1, 1, 64}, {4, 1, 1},
+                                       {1, 5, 1},  {3, 4, 1},  {2, 2, 2},  {3, 3, 3},  {3, 3, 7},
+                                       {3, 2, 46}, {46, 2, 3}, {65, 1, 2}, {5, 1, 9},  {1, 3, 20}};
+    for (int dtype = ND_U8; dtype < ND_DTYPE_COUNT; dtype++)
+        for (size_t i = 0; i < COUNT_OF(sizes); i++)
+            for (int how = (int)i % 2; how < LAYOUTS; how += 2)
+                for (int64_t batch = 1; batch <= 5; batch += 4)
+                    check_batch((nd_dtype)dtype, batch, sizes[i][0], sizes[i][1], sizes[i][2],
+                                (layout)how);
+    check_batch(ND_F32, 9000, 1, 1, 3, DENSE); // on several threads
+    check_batch(ND_F64, 3000, 3, 2, 5, TRANSPOSED);
+}
+
+static void test_batches_of_small_products(void **state) {
+    (void)state;
+    on_every_isa(small_batches);
+}
+
 static void narrow_products(void) {
     for (int dtype = ND_U8; dtype < ND_DTYPE_COUNT; dtype++) {
         if (dtype == ND_F32 || dtype == ND_F64)
@@ -449,6 +497,7 @@ int main(void) {
         ND_TEST(test_linear_of_few_rows),
         ND_TEST(test_linear_of_rows_below_an_axis_of_size_one),
         ND_TEST(test_products_of_every_dtype),
+        ND_TEST(test_batches_of_small_products),
         ND_TEST(test_infinities_and_nan),
         ND_TEST(test_products_that_do_not_fit_are_refused),
         ND_TEST(test_signals_arrive_on_the_stack_of_the_thread),
