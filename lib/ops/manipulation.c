@@ -202,6 +202,43 @@ nd_tensor *(nd_pad)(const nd_tensor *x, int naxes, const int64_t *padding, nd_nu
 // -------------------------------------------------------------------------------------------------
 // turning and rolling
 
+/// Turns axes of which there are two elements or more, each by a copy.
+static nd_tensor *turned_along(const nd_tensor *x, unsigned turned) {
+    nd_auto nd_tensor *result = nd_retain(x);
+    for (int axis = 0; axis < x->ndim && result; axis++) {
+        if (!(turned & (1u << axis)))
+            continue;
+        // From the last element to one before the first.
+        nd_tensor *next = nd_slice(result, INT64_MAX, INT64_MIN, -1, axis);
+        nd_release(result);
+        result = next;
+    }
+    return nd_steal(&result);
+}
+
+/// The same with neighbouring axes, of which all are turned, as one.
+static nd_tensor *turned_together(const nd_tensor *x, unsigned turned) {
+    int64_t shape[ND_MAX_DIMS];
+    int count = 0;
+    unsigned together = 0;
+    for (int axis = 0; axis < x->ndim; axis++) {
+        const bool turns = (turned & (1u << axis)) != 0;
+        if (x->shape[axis] == 1)
+            continue;
+        if (turns && count > 0 && (together & (1u << (count - 1)))) {
+            shape[count - 1] *= x->shape[axis];
+            continue;
+        }
+        together |= (unsigned)turns << count;
+        shape[count++] = x->shape[axis];
+    }
+    if (__builtin_popcount(together) == __builtin_popcount(turned))
+        return turned_along(x, turned);
+    nd_auto nd_tensor *flat = nd_reshape(x, count, shape);
+    nd_auto nd_tensor *result = flat ? turned_along(flat, together) : NULL;
+    return result ? nd_reshape(result, x->ndim, x->shape) : NULL;
+}
+
 nd_tensor *nd_flip(const nd_tensor *x, int naxes, const int *axes) {
     if (nd__tensor_check_operand("flip", "x", x) != ND_OK)
         return NULL;
@@ -210,23 +247,19 @@ nd_tensor *nd_flip(const nd_tensor *x, int naxes, const int *axes) {
                   axes ? "an address" : "NULL");
         return NULL;
     }
-    nd_auto nd_tensor *result = nd_retain(x);
-    unsigned turned = 0;
-    for (int i = 0; i < (naxes ? naxes : x->ndim) && result; i++) {
+    unsigned named = 0, turned = 0;
+    for (int i = 0; i < (naxes ? naxes : x->ndim); i++) {
         int axis = naxes ? nd__shape_resolve_axis("flip", axes[i], x->ndim) : i;
         if (axis < 0)
             return NULL;
-        if (turned & (1u << axis)) {
+        if (named & (1u << axis)) {
             nd__error(ND_ERROR_INVALID_ARGUMENT, "flip: axis %d is named twice", axes[i]);
             return NULL;
         }
-        turned |= 1u << axis;
-        // From the last element to one before the first.
-        nd_tensor *next = nd_slice(result, INT64_MAX, INT64_MIN, -1, axis);
-        nd_release(result);
-        result = next;
+        named |= 1u << axis;
+        turned |= (unsigned)(x->shape[axis] > 1) << axis;
     }
-    return nd__operands_own(nd_steal(&result), x);
+    return nd__operands_own(turned_together(x, turned), x);
 }
 
 nd_tensor *nd_roll(const nd_tensor *x, int64_t shift, int axis) {

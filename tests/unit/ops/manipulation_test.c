@@ -1,6 +1,7 @@
 // Padding, turning, repeating and cutting against PyTorch and against differences; other dtypes,
 // nothing, and what is refused.
 #include "tests/unit/ops/torch_case.h"
+#include <nd/autograd.h>
 #include <nd/contraction.h>
 #include <nd/manipulation.h>
 
@@ -217,8 +218,46 @@ static void test_manipulation_refuses(void **state) {
     assert_null(parts[0]);
 }
 
+/// Every set of axes that are turned, with axes of one element and of none, and its gradient, which is
+/// turned back.
+static void test_flips_of_every_set_of_axes(void **state) {
+    (void)state;
+    static const int64_t shapes[][4] = {{2, 3, 4, 5}, {2, 1, 3, 1}, {1, 1, 1, 1}, {3, 0, 2, 1}};
+    for (size_t s = 0; s < COUNT_OF(shapes); s++)
+        for (int how = 0; how < LAYOUTS; how++)
+            for (unsigned set = 1; set < 16; set++) {
+                const nd_dtype dtype = (nd_dtype)(set % ND_DTYPE_COUNT);
+                int axes[4], naxes = 0;
+                for (int axis = 3; axis >= 0; axis--)
+                    if (set >> axis & 1)
+                        axes[naxes++] = axis;
+                nd_auto nd_tensor *x = random_tensor((layout)how, 4, shapes[s], dtype, -1, 1);
+                if (is_float(dtype))
+                    assert_int_equal(nd_set_requires_grad(x, true), ND_OK);
+                nd_auto nd_tensor *y = nd_flip(x, naxes, axes);
+                assert_shape(y, 4, shapes[s]);
+                assert_true(nd_get_numel(x) == 0 || nd_get_data(x) != nd_get_data(y));
+                nd_auto nd_tensor *gradient = NULL;
+                nd_backward_options options = ND_BACKWARD_OPTIONS_INIT;
+                nd_auto nd_tensor *seed = random_tensor(DENSE, 4, shapes[s], dtype, -1, 1);
+                options.grad = seed;
+                if (is_float(dtype))
+                    assert_int_equal(nd_grad(y, 1, (const nd_tensor *[]){x}, &options, &gradient),
+                                     ND_OK);
+                for (int64_t flat = 0; flat < nd_get_numel(y); flat++) {
+                    int64_t index[4];
+                    coordinates_of(4, shapes[s], flat, index);
+                    for (int i = 0; i < naxes; i++)
+                        index[axes[i]] = shapes[s][axes[i]] - 1 - index[axes[i]];
+                    assert_true(at_flat(y, flat) == at(x, 4, index));
+                    assert_true(!gradient || at(gradient, 4, index) == at_flat(seed, flat));
+                }
+            }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        ND_TEST(test_flips_of_every_set_of_axes),
         ND_TEST(test_manipulation_as_in_pytorch),
         ND_TEST(test_manipulation_of_nothing_and_of_integers),
         ND_TEST(test_repeat_fills_runs),
