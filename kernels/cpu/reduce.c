@@ -418,6 +418,20 @@ static void argreduce_results(void *context, int64_t begin, int64_t end) {
     }
 }
 
+/// Of an axis of one element.
+static void argreduce_single(void *context, int64_t begin, int64_t end) {
+    const argreduction *a = (const argreduction *)context;
+    nd__position position = nd__position_at(&a->kept, begin);
+    const int64_t step = a->kept.count ? a->kept.out_strides[a->kept.count - 1] : 1;
+    while (begin < end) {
+        int64_t run = nd__position_run(&position, &a->kept, end - begin);
+        for (int64_t i = 0; i < run; i++)
+            a->out[position.out_offset + i * step] = 0;
+        nd__position_advance(&position, &a->kept, run);
+        begin += run;
+    }
+}
+
 /// Columns that lie side by side, row by row, in the order of memory.
 static void argreduce_columns(void *context, int64_t begin, int64_t end) {
     const argreduction *a = (const argreduction *)context;
@@ -476,6 +490,9 @@ nd_status nd__cpu_argreduce(const nd_kernel_call *call) {
         add_axis(&a.kept, call->shape[axis], x->strides[axis], out->strides[axis]);
     bool by_columns = is_by_columns(&a);
     nd__cpu_parallel(axes_total(&a.kept), a.size / 2 + 1, by_columns ? 64 : 16,
-                     by_columns ? argreduce_columns : argreduce_results, &a);
+                     a.size == 1  ? argreduce_single
+                     : by_columns ? argreduce_columns
+                                  : argreduce_results,
+                     &a);
     return ND_OK;
 }

@@ -14,7 +14,17 @@
 /// Of sums in the dtype's own precision: elements that two accumulators add up, and rows that one
 /// does, before what is rounded away counts.
 #define ND__STRIDED_BLOCK 128
+/// Rows of so many elements are no vectors: several of them are.
+#define ND__FEW 4
+/// And rows of so many are converted together, where they lie behind each other.
+#define ND__SHORT_ROW 64
 #define ND__COMPENSATED_ROWS 64
+
+static inline bool nd__has_dense_rows(const nd__reduction *plan) {
+    return plan->kept.count > 0 && nd__last_stride(&plan->kept) == plan->elements &&
+           plan->elements <= ND__SHORT_ROW &&
+           (plan->elements == 1 || nd__last_stride(&plan->reduced) == 1);
+}
 
 typedef float narrow_twice __attribute__((vector_size(8 * ND__LANES)));
 typedef uint32_t words __attribute__((vector_size(8 * ND__LANES)));

@@ -77,8 +77,9 @@ static void check_reduction(kind what, const nd_tensor *x, int mask, bool keepdi
 static const struct {
     int ndim;
     int64_t shape[4];
-} shapes[] = {{1, {1}},       {1, {5000}},     {2, {3, 2500}},   {2, {2500, 3}},
-              {2, {12, 600}}, {3, {7, 1, 33}}, {3, {6, 20, 15}}, {4, {3, 4, 5, 6}}};
+} shapes[] = {{2, {700, 2}},   {3, {30, 11, 3}}, {2, {1100, 1}},   {2, {130, 4}},  {2, {70, 40}},
+              {1, {1}},        {1, {5000}},      {2, {3, 2500}},   {2, {2500, 3}}, {2, {12, 600}},
+              {3, {7, 1, 33}}, {3, {6, 20, 15}}, {4, {3, 4, 5, 6}}};
 
 static void every_reduction(void) {
     for (size_t s = 0; s < COUNT_OF(shapes); s++)
@@ -468,12 +469,79 @@ static void test_sums_have_the_same_bits_with_any_number_of_threads(void **state
 #endif
 }
 
+/// Rows of a few elements of any dtype, by plain loops: what is not 0, and products; NaN in one row.
+static void check_short_rows(nd_dtype dtype, int64_t n, layout how) {
+    enum { ROWS = 300 };
+    nd_auto nd_tensor *x = random_tensor(how, ND_SHAPE(ROWS, n), dtype, -1, 1);
+    for (int64_t row = 0; row < ROWS && how == DENSE; row += 3)
+        for (int64_t i = row % 2; i < n; i++)
+            set_element(nd_get_data(x), dtype, row * n + i, 0);
+    if (is_float(dtype) && how == DENSE)
+        set_element(nd_get_data(x), dtype, 7 * n + n - 1, NAN);
+    const int axis = 1;
+    nd_auto nd_tensor *any = nd_any(x, 1, &axis, false);
+    nd_auto nd_tensor *all = nd_all(x, 1, &axis, false);
+    nd_auto nd_tensor *count = nd_count_nonzero(x, 1, &axis, false);
+    nd_auto nd_tensor *largest = dtype == ND_BOOL ? NULL : nd_max(x, 1, &axis, false);
+    nd_auto nd_tensor *product = is_float(dtype) ? nd_prod(x, 1, &axis, false) : NULL;
+    for (int64_t row = 0; row < ROWS; row++) {
+        double times = 1, most = -INFINITY;
+        int64_t there = 0;
+        for (int64_t i = 0; i < n; i++) {
+            double value = at_flat(x, row * n + i);
+            there += value != 0;
+            times *= value;
+            most = isnan(value) || value > most ? value : most;
+        }
+        assert_true(at_flat(any, row) == (there > 0) && at_flat(all, row) == (there == n));
+        assert_true(at_flat(count, row) == (double)there);
+        if (largest)
+            assert_close("max", at_flat(largest, row), most, 0, 0);
+        if (product)
+            assert_close("prod", at_flat(product, row), times, 8e-3, 1e-7);
+    }
+}
+
+static void every_short_row(void) {
+    for (int dtype = 0; dtype < ND_DTYPE_COUNT; dtype++)
+        for (int64_t n = 1; n <= 9; n += n < 5 ? 1 : 4)
+            for (int how = 0; how < LAYOUTS; how++)
+                check_short_rows((nd_dtype)dtype, n, (layout)how);
+}
+
+static void test_rows_of_a_few_elements(void **state) {
+    (void)state;
+    on_every_isa(every_short_row);
+}
+
+/// Along an axis of one element every scan is a copy.
+static void test_scans_along_an_axis_of_one(void **state) {
+    (void)state;
+    nd_tensor *(*const scans[])(const nd_tensor *, int) = {nd_cumsum, nd_cumprod, nd_cummax,
+                                                           nd_cummin};
+    for (int dtype = ND_U8; dtype < ND_DTYPE_COUNT; dtype++)
+        for (int how = 0; how < LAYOUTS; how++)
+            for (int axis = 0; axis < 3; axis++)
+                for (size_t i = 0; i < COUNT_OF(scans); i++) {
+                    int64_t shape[] = {3, 4, 5};
+                    shape[axis] = 1;
+                    nd_auto nd_tensor *x =
+                        random_tensor((layout)how, 3, shape, (nd_dtype)dtype, -1, 1);
+                    nd_auto nd_tensor *y = scans[i](x, axis);
+                    assert_shape(y, 3, shape);
+                    for (int64_t flat = 0; flat < nd_get_numel(y); flat++)
+                        assert_true(at_flat(y, flat) == at_flat(x, flat));
+                }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_every_reduction_over_every_axis),
         ND_TEST(test_reductions_of_scalars_and_of_nothing),
         ND_TEST(test_F27_special_values_through_every_reduction),
         ND_TEST(test_argmax_and_argmin),
+        ND_TEST(test_rows_of_a_few_elements),
+        ND_TEST(test_scans_along_an_axis_of_one),
         ND_TEST(test_var),
         ND_TEST(test_var_of_integers_subtracts_before_it_rounds),
         ND_TEST(test_var_of_large_means_keeps_its_digits),
