@@ -75,21 +75,44 @@ static void insert_sort(pair *pairs, int64_t n, int64_t kept) {
     }
 }
 
+/// Whether pairs are in their order, or become so when they are turned round, which is done then.
+static bool is_sorted(pair *pairs, int64_t n) {
+    int64_t i = 1;
+    while (i < n && pairs[i - 1].key <= pairs[i].key)
+        i++;
+    if (i == n)
+        return true;
+    i = 1;
+    while (i < n && pairs[i - 1].key > pairs[i].key)
+        i++;
+    if (i < n)
+        return false;
+    for (int64_t at = 0; at < n / 2; at++) {
+        pair other = pairs[at];
+        pairs[at] = pairs[n - 1 - at];
+        pairs[n - 1 - at] = other;
+    }
+    return true;
+}
+
 /// Sorts pairs in place, with room for as many.
 static void digit_sort(pair *pairs, pair *room, int64_t n) {
-    int64_t counts[DIGITS][DIGIT_VALUES];
     pair *from = pairs, *to = room;
-    memset(counts, 0, sizeof counts);
-    for (int64_t i = 0; i < n; i++)
-        for (int digit = 0; digit < DIGITS; digit++)
-            counts[digit][from[i].key >> 8 * digit & 0xFF]++;
+    uint64_t differing = 0;
+    if (is_sorted(pairs, n))
+        return;
+    for (int64_t i = 1; i < n; i++)
+        differing |= from[i].key ^ from[0].key;
     for (int digit = 0; digit < DIGITS; digit++) {
-        if (counts[digit][from[0].key >> 8 * digit & 0xFF] == n)
+        int64_t places[DIGIT_VALUES] = {0}, place = 0;
+        if (!(differing >> 8 * digit & 0xFF))
             continue;
-        int64_t places[DIGIT_VALUES], place = 0;
+        for (int64_t i = 0; i < n; i++)
+            places[from[i].key >> 8 * digit & 0xFF]++;
         for (int value = 0; value < DIGIT_VALUES; value++) {
+            int64_t count = places[value];
             places[value] = place;
-            place += counts[digit][value];
+            place += count;
         }
         for (int64_t i = 0; i < n; i++)
             to[places[from[i].key >> 8 * digit & 0xFF]++] = from[i];

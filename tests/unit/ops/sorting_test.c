@@ -242,11 +242,32 @@ static void test_sorting_refuses(void **state) {
     assert_refused(nd_searchsorted(number, other, false), ND_ERROR_SHAPE, "searchsorted: ");
 }
 
+/// Rows that are in order, in the opposite one, equal, and almost so.
+static void test_sorting_of_rows_in_order(void **state) {
+    (void)state;
+    for (int dtype = ND_U8; dtype < ND_DTYPE_COUNT; dtype++)
+        for (int64_t n = 48; n <= 120; n += 24)
+            for (int kind = 0; kind < 5; kind++) {
+                nd_auto nd_tensor *x = nd_empty(ND_SHAPE(n), (nd_dtype)dtype);
+                for (int64_t i = 0; i < n; i++) {
+                    int64_t value = kind == 0 ? i : kind == 1 ? n - i : kind == 2 ? 7 : i / 2;
+                    value = kind == 4 ? (n - i) / 2 : value;
+                    set_element(nd_get_data(x), (nd_dtype)dtype, i, (double)value);
+                }
+                check_sorted(x, 0, false);
+                check_sorted(x, 0, true);
+                set_element(nd_get_data(x), (nd_dtype)dtype, n - 1, 3);
+                check_sorted(x, 0, false);
+                check_sorted(x, 0, true);
+            }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_sorting_of_every_dtype_and_layout),
         ND_TEST(test_sorting_of_longer_rows),
         ND_TEST(test_sorting_of_rows_around_limits),
+        ND_TEST(test_sorting_of_rows_in_order),
         ND_TEST(test_sorting_of_a_row_that_threads_share),
         ND_TEST(test_integers_beyond_doubles_are_sorted_exactly),
         ND_TEST(test_searchsorted),
