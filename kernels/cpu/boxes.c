@@ -18,7 +18,7 @@
 #define LONGEST_RUN 128
 /// Rows of so many elements are long enough for a call each, in a box and without one.
 #define BOX_ROW 32
-#define LONG_ROW 64
+#define LONG_ROW 32
 /// Up to so many rows of the result are written in turns.
 #define DIRECT_ROWS 8
 

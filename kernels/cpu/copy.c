@@ -19,7 +19,7 @@ static void copy_bytes(void *context, int64_t begin, int64_t end) {
 // -------------------------------------------------------------------------------------- short rows
 
 /// Rows of x whose elements lie apart, or are one, have a loop of their own from this length on.
-#define SHORT_ROW 64
+#define SHORT_ROW 16
 /// Rows that are worth a copy each, in bytes, and those that may go past the caches, in elements.
 #define LONG_BYTES 128
 #define STREAMED_ROW 256
