@@ -173,15 +173,17 @@ static nd_status outer_products(const nd_kernel_call *of) {
     const int64_t *i = of->attrs.i;
     const int64_t sizes[] = {i[0], i[1]};
     const int64_t steps[3][2] = {{i[7], i[8]}, {i[3], 0}, {0, i[6]}};
-    nd_kernel_call call = {.op = ND_OP_mul, .noperands = 3, .ndim = of->ndim};
-    memcpy(call.shape, of->shape, sizeof call.shape);
+    nd_kernel_call call = {.op = ND_OP_mul, .noperands = 3};
     memcpy(call.operand, of->operand, 3 * sizeof *call.operand);
-    for (int axis = 0; axis < 2; axis++) {
-        if (sizes[axis] == 1)
+    for (int axis = 0; axis < of->ndim + 2; axis++) {
+        const int64_t size = axis < of->ndim ? of->shape[axis] : sizes[axis - of->ndim];
+        if (size == 1) // whose stride may be any number
             continue;
-        call.shape[call.ndim] = sizes[axis];
+        call.shape[call.ndim] = size;
         for (int operand = 0; operand < 3; operand++)
-            call.operand[operand].strides[call.ndim] = steps[operand][axis];
+            call.operand[operand].strides[call.ndim] = axis < of->ndim
+                                                           ? of->operand[operand].strides[axis]
+                                                           : steps[operand][axis - of->ndim];
         call.ndim++;
     }
     return nd__cpu_launch(&call);

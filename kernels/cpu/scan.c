@@ -166,7 +166,15 @@ nd_status nd__cpu_scan(const nd_kernel_call *call) {
     if (call->noperands == 2 && last >= 0 && call->shape[last] == 1) {
         nd_kernel_call copy = *call; // nothing comes before an element
         copy.op = ND_OP_clone;
-        copy.ndim = last;
+        copy.ndim = 0;
+        for (int axis = 0; axis < last; axis++) {
+            if (call->shape[axis] == 1) // whose stride may be any number
+                continue;
+            copy.shape[copy.ndim] = call->shape[axis];
+            for (int i = 0; i < 2; i++)
+                copy.operand[i].strides[copy.ndim] = call->operand[i].strides[axis];
+            copy.ndim++;
+        }
         return nd__cpu_copy(&copy);
     }
     bool is_float = x == ND_F16 || x == ND_BF16 || x == ND_F32 || x == ND_F64;
