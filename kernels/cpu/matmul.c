@@ -9,7 +9,10 @@
 // oneDNN turns round a second operand whose columns lie dense, as those of a linear layer's weight
 // do, before it multiplies. Where the columns are a multiple of 2 KiB apart they share few places of
 // the nearest cache, and for few rows that takes as long as the product itself: then the transposed
-// product is computed instead, b^T a^T, for which a and the result are turned round here.
+// product is computed instead, b^T a^T, for which a and the result are turned round here. Of a second
+// operand whose rows are as far apart it reads up to 384 in turns, unless there are so many rows of
+// the first one that it makes a copy, and loses what it has read where they share places: then one
+// half of them is multiplied after the other.
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/families.h"
 #include "kernels/cpu/onednn.h"
@@ -40,6 +43,11 @@
 #define MOST_TURNED_ROWS 128
 #define LEAST_TURNED_ELEMENTS ((int64_t)1 << 18)
 #define CROWDED_BYTES 2048
+/// Rows of a second operand that oneDNN reads in turns, how many of them are too many where they are
+/// crowded, and of how many rows of the first one it makes a copy.
+#define ROWS_IN_TURN 384
+#define MANY_CROWDED_ROWS 256
+#define COPIED_ROWS 1024
 /// Rows and columns that are turned round together.
 #define TILE 16
 
@@ -135,6 +143,30 @@ static void finish_panel(matmul_work *work, const nd__product *p) {
         atomic_store(&work->status, status);
 }
 
+static void multiply(const matmul_work *work, nd__product *p, nd__onednn_session *session) {
+    if (!work->library || !nd__onednn_product(p, work->call->operand[0].dtype, session))
+        work->portable(p);
+}
+
+/// Whether so many rows of b share places of a cache.
+static bool has_crowded_rows(const matmul_work *work, const nd__product *p) {
+    return work->library && work->call->operand[0].dtype == ND_F32 && p->b.column_stride == 1 &&
+           p->m < COPIED_ROWS && p->k > MANY_CROWDED_ROWS && p->k <= ROWS_IN_TURN &&
+           p->b.row_stride * (int64_t)sizeof(float) % CROWDED_BYTES == 0;
+}
+
+static void multiply_halves(const matmul_work *work, const nd__product *p,
+                            nd__onednn_session *session) {
+    nd__product half = *p;
+    half.k = (p->k / 2 + MULTIPLE - 1) / MULTIPLE * MULTIPLE;
+    multiply(work, &half, session);
+    half.a.data = (float *)p->a.data + half.k * p->a.column_stride;
+    half.b.data = (float *)p->b.data + half.k * p->b.row_stride;
+    half.k = p->k - half.k;
+    half.accumulate = true;
+    multiply(work, &half, session);
+}
+
 static void products(void *context, int64_t begin, int64_t end) {
     matmul_work *work = (matmul_work *)context;
     nd__onednn_session session = {.open = false};
@@ -142,8 +174,10 @@ static void products(void *context, int64_t begin, int64_t end) {
         nd__product product = product_of(work, at / work->panels);
         if (work->panels > 1)
             cut_panel(work, &product, at % work->panels);
-        if (!work->library || !nd__onednn_product(&product, work->call->operand[0].dtype, &session))
-            work->portable(&product);
+        if (has_crowded_rows(work, &product))
+            multiply_halves(work, &product, &session);
+        else
+            multiply(work, &product, &session);
         finish_panel(work, &product);
     }
     nd__onednn_end(&session);
