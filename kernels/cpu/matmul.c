@@ -53,7 +53,8 @@
 
 typedef struct matmul_work {
     const nd_kernel_call *call;
-    int64_t bytes[3]; ///< of an element of out, a and b
+    const nd_operand *bias; ///< of a linear layer, in each row of the result; NULL: none
+    int64_t bytes[3];       ///< of an element of out, a and b
     nd__matmul portable;
     nd__matmul_entries entries;
     bool library;
@@ -95,7 +96,7 @@ static nd__product product_of(const matmul_work *work, int64_t entry) {
                            .a = {data[1], attrs[3], attrs[4]},
                            .b = {data[2], attrs[5], attrs[6]},
                            .out = {data[0], attrs[7], attrs[8]},
-                           .accumulate = call->attrs.f[0] != 0.0};
+                           .accumulate = work->bias || call->attrs.f[0] != 0.0};
     if (is_of_bytes(call)) {
         product.a_bytes = bytes_of(call, 1, offset[3]);
         product.b_bytes = bytes_of(call, 2, offset[4]);
@@ -133,8 +134,34 @@ static nd_status activate(const nd_kernel_call *of, const nd__product *p) {
     return nd__cpu_launch(&call);
 }
 
+/// The bias in every row of a panel, for the product to be added to.
+static nd_status write_bias(const matmul_work *work, const nd__product *p, int64_t left) {
+    const nd_operand *bias = work->bias;
+    const int64_t stride = work->call->attrs.i[10];
+    const nd_dtype dtype = bias->dtype;
+    const nd_kernel_call call = {
+        .op = ND_OP_clone,
+        .noperands = 2,
+        .ndim = 2,
+        .shape = {p->m, p->n},
+        .operand = {{.data = p->out.data,
+                     .dtype = dtype,
+                     .strides = {p->out.row_stride, p->out.column_stride}},
+                    {.data = (char *)bias->data + left * stride * work->bytes[0],
+                     .dtype = dtype,
+                     .strides = {0, stride}}}};
+    return nd__cpu_launch(&call);
+}
+
 static bool activates(const nd_kernel_call *call) {
     return call->op == ND_OP_linear && call->attrs.i[9] != 0;
+}
+
+/// Before a panel's product; `left` is its first column.
+static void begin_panel(matmul_work *work, const nd__product *p, int64_t left) {
+    nd_status status = work->bias ? write_bias(work, p, left) : ND_OK;
+    if (status != ND_OK)
+        atomic_store(&work->status, status);
 }
 
 static void finish_panel(matmul_work *work, const nd__product *p) {
@@ -174,6 +201,7 @@ static void products(void *context, int64_t begin, int64_t end) {
         nd__product product = product_of(work, at / work->panels);
         if (work->panels > 1)
             cut_panel(work, &product, at % work->panels);
+        begin_panel(work, &product, at % work->panels_across * work->columns);
         if (has_crowded_rows(work, &product))
             multiply_halves(work, &product, &session);
         else
@@ -259,6 +287,7 @@ static void turned_products(void *context, int64_t begin, int64_t end) {
     for (int64_t at = begin; at < end; at++) {
         nd__product product = whole;
         cut_panel(work, &product, at);
+        begin_panel(work, &product, at * work->columns);
         float *result = work->turned + whole.k * whole.m + at * work->columns * whole.m;
         const nd__product turned = {.m = product.n,
                                     .n = whole.m,
@@ -349,7 +378,7 @@ static bool is_small(const nd__product *p, nd_dtype dtype) {
            p->k <= ND__SMALL_DEPTH && p->b.column_stride == 1 && p->n >= LEAST_SMALL_COLUMNS;
 }
 
-static nd_status run(const nd_kernel_call *call) {
+nd_status nd__cpu_matmul(const nd_kernel_call *call) {
     nd_dtype dtype = call->operand[0].dtype;
     const nd__cpu_loops *loops = nd__cpu_loops_now();
     nd__matmul portable = is_of_bytes(call) ? loops->matmul_integer : loops->matmul[dtype];
@@ -360,6 +389,8 @@ static nd_status run(const nd_kernel_call *call) {
     if (m == 0 || n == 0)
         return ND_OK;
     matmul_work work = {.call = call,
+                        .bias = call->op == ND_OP_linear && call->noperands > 3 ? &call->operand[3]
+                                                                                : NULL,
                         .bytes = {nd__dtype_bytes(dtype), nd__dtype_bytes(call->operand[1].dtype),
                                   nd__dtype_bytes(call->operand[2].dtype)},
                         .portable = portable,
@@ -386,31 +417,4 @@ static nd_status run(const nd_kernel_call *call) {
     else
         products(&work, 0, batch);
     return atomic_load(&work.status);
-}
-
-/// The bias in every row of the result, for the product to be added to.
-static nd_status write_bias(const nd_kernel_call *of) {
-    const int64_t *i = of->attrs.i;
-    nd_kernel_call call = {.op = ND_OP_clone,
-                           .noperands = 2,
-                           .ndim = 2,
-                           .shape = {i[0], i[1]},
-                           .operand = {of->operand[0], of->operand[3]}};
-    call.operand[0].strides[0] = i[7];
-    call.operand[0].strides[1] = i[8];
-    call.operand[1].strides[0] = 0;
-    call.operand[1].strides[1] = i[10];
-    return nd__cpu_launch(&call);
-}
-
-nd_status nd__cpu_matmul(const nd_kernel_call *call) {
-    if (call->op != ND_OP_linear || call->noperands < 4)
-        return run(call);
-    nd_status status = write_bias(call);
-    if (status != ND_OK)
-        return status;
-    nd_kernel_call over_bias = *call;
-    over_bias.noperands = 3;
-    over_bias.attrs.f[0] = 1;
-    return run(&over_bias);
 }
