@@ -6,6 +6,8 @@
 
 /// Operands of a call in boxes at most, the result among them.
 #define ND__BOX_OPERANDS 4
+/// Calls of fewer elements are too short for it to be asked whether they go in boxes.
+#define ND__BOXED_ELEMENTS 256
 
 /// Work on a row of n elements, as an nd__loop. But at the edges of the space, the result's elements lie
 /// one behind the other, and so do an operand's, or it is one for all.

@@ -23,8 +23,6 @@ static void copy_bytes(void *context, int64_t begin, int64_t end) {
 /// Rows that are worth a copy each, in bytes, and those that may go past the caches, in elements.
 #define LONG_BYTES 128
 #define STREAMED_ROW 256
-/// Copies of fewer elements are too short to be looked at more closely.
-#define BOXED_ELEMENTS 256
 
 typedef struct row_copy {
     const nd_kernel_call *call;
@@ -114,7 +112,7 @@ static nd_status copy_ordered(const nd_kernel_call *call, int64_t total) {
     // What the loop of a row does in vectors.
     const bool steps =
         columns >= SHORT_ROW && out->strides[last] == 1 && (step == 0 || step == 2 || step == -1);
-    const bool small = total < BOXED_ELEMENTS;
+    const bool small = total < ND__BOXED_ELEMENTS;
     if (last > 0 && (small || (dense && columns * bytes >= LONG_BYTES && !streams)))
         run_copy_rows(call, total, bytes);
     else if (small || steps || streams)

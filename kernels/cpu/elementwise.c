@@ -14,8 +14,6 @@
 /// Elements of a block of 16-bit floats: with all operands it fills a part of the nearest cache.
 #define BLOCK 512
 
-/// Calls of fewer elements are too short to be looked at more closely.
-#define BOXED_ELEMENTS 256
 /// Elements along a last axis that are worth copying a result to.
 #define REPEATED_LAST 16
 
@@ -227,7 +225,7 @@ static inline void run_call(const nd_kernel_call *call, nd__loop loop, int64_t c
     walk w = {.call = call, .loop = loop, .halves = halves};
     if (total == 0)
         return;
-    if (total < BOXED_ELEMENTS || call->noperands < 2 || call->noperands > ND__BOX_OPERANDS ||
+    if (total < ND__BOXED_ELEMENTS || call->noperands < 2 || call->noperands > ND__BOX_OPERANDS ||
         nd__boxes_has_long_rows(call, repeats_of(call)))
         run_whole_rows(&w, total, cost);
     else
@@ -273,7 +271,7 @@ static nd_status repeat_results(const nd_kernel_call *call, unsigned axes) {
 static inline nd_status run_distinct(const nd_kernel_call *call, nd__loop loop, int64_t cost,
                                      bool halves) {
     const unsigned axes = call->noperands > 1 ? repeated_axes(call) : 0;
-    if (__builtin_expect(axes == 0, 1) || nd__call_total(call) < BOXED_ELEMENTS) {
+    if (__builtin_expect(axes == 0, 1) || nd__call_total(call) < ND__BOXED_ELEMENTS) {
         run_call(call, loop, cost, halves);
         return ND_OK;
     }

@@ -61,4 +61,21 @@ static inline int64_t nd__call_total(const nd_kernel_call *call) {
         total *= call->shape[axis];
     return total;
 }
+/// Gives a call that has fewer than ND_MAX_NDIM axes a last one, along which its operands go by these
+/// steps. None where it would have one element: its steps may be any numbers.
+static inline void nd__call_add_axis(nd_kernel_call *call, int64_t size, const int64_t *steps) {
+    if (size == 1)
+        return;
+    call->shape[call->ndim] = size;
+    for (int i = 0; i < call->noperands; i++)
+        call->operand[i].strides[call->ndim] = steps[i];
+    call->ndim++;
+}
+/// The same with an axis of another call, with operands that are as many or more.
+static inline void nd__call_add_axis_of(nd_kernel_call *call, const nd_kernel_call *of, int axis) {
+    int64_t steps[ND_MAX_OPERANDS];
+    for (int i = 0; i < call->noperands; i++)
+        steps[i] = of->operand[i].strides[axis];
+    nd__call_add_axis(call, of->shape[axis], steps);
+}
 #endif

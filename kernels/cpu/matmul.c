@@ -233,21 +233,12 @@ static void entries(void *context, int64_t begin, int64_t end) {
 /// Sums of one product each, which are products of elements.
 static nd_status outer_products(const nd_kernel_call *of) {
     const int64_t *i = of->attrs.i;
-    const int64_t sizes[] = {i[0], i[1]};
-    const int64_t steps[3][2] = {{i[7], i[8]}, {i[3], 0}, {0, i[6]}};
     nd_kernel_call call = {.op = ND_OP_mul, .noperands = 3};
     memcpy(call.operand, of->operand, 3 * sizeof *call.operand);
-    for (int axis = 0; axis < of->ndim + 2; axis++) {
-        const int64_t size = axis < of->ndim ? of->shape[axis] : sizes[axis - of->ndim];
-        if (size == 1) // whose stride may be any number
-            continue;
-        call.shape[call.ndim] = size;
-        for (int operand = 0; operand < 3; operand++)
-            call.operand[operand].strides[call.ndim] = axis < of->ndim
-                                                           ? of->operand[operand].strides[axis]
-                                                           : steps[operand][axis - of->ndim];
-        call.ndim++;
-    }
+    for (int axis = 0; axis < of->ndim; axis++)
+        nd__call_add_axis_of(&call, of, axis);
+    nd__call_add_axis(&call, i[0], (const int64_t[]){i[7], i[3], 0});
+    nd__call_add_axis(&call, i[1], (const int64_t[]){i[8], 0, i[6]});
     return nd__cpu_launch(&call);
 }
 

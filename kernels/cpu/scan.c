@@ -167,14 +167,8 @@ nd_status nd__cpu_scan(const nd_kernel_call *call) {
         nd_kernel_call copy = *call; // nothing comes before an element
         copy.op = ND_OP_clone;
         copy.ndim = 0;
-        for (int axis = 0; axis < last; axis++) {
-            if (call->shape[axis] == 1) // whose stride may be any number
-                continue;
-            copy.shape[copy.ndim] = call->shape[axis];
-            for (int i = 0; i < 2; i++)
-                copy.operand[i].strides[copy.ndim] = call->operand[i].strides[axis];
-            copy.ndim++;
-        }
+        for (int axis = 0; axis < last; axis++)
+            nd__call_add_axis_of(&copy, call, axis);
         return nd__cpu_copy(&copy);
     }
     bool is_float = x == ND_F16 || x == ND_BF16 || x == ND_F32 || x == ND_F64;

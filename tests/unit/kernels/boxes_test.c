@@ -5,6 +5,7 @@
 #include "kernels/half.h"
 #include "lib/base/pool.h"
 #include "tests/testing.h"
+#include "tests/unit/kernels/calls.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -93,15 +94,6 @@ static int64_t lay_out(nd_kernel_call *call, int k, bool is_result, int64_t *ret
             size = size * call->shape[axis] + (below(8) == 0 ? below(3) : 0);
     }
     return size + 2 * GUARD;
-}
-
-static int64_t offset_of(const nd_kernel_call *call, int operand, int64_t flat) {
-    int64_t offset = 0;
-    for (int axis = call->ndim - 1; axis >= 0; axis--) {
-        offset += flat % call->shape[axis] * call->operand[operand].strides[axis];
-        flat /= call->shape[axis];
-    }
-    return offset;
 }
 
 /// What the operation makes of three numbers; `out`: the result's dtype.

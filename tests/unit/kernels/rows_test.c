@@ -4,6 +4,7 @@
 #include "kernels/cpu/cpu.h"
 #include "lib/base/pool.h"
 #include "tests/testing.h"
+#include "tests/unit/kernels/calls.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,15 +27,6 @@ static void *numbers(nd_dtype dtype, int64_t count) {
         memcpy(&all[i], dtype == ND_F32 ? (const void *)&real : (const void *)&number, 4);
     }
     return all;
-}
-
-static int64_t offset_of(const nd_kernel_call *call, int operand, int64_t flat) {
-    int64_t offset = 0;
-    for (int axis = call->ndim - 1; axis >= 0; axis--) {
-        offset += flat % call->shape[axis] * call->operand[operand].strides[axis];
-        flat /= call->shape[axis];
-    }
-    return offset;
 }
 
 static int64_t total_of(const nd_kernel_call *call) {

@@ -13,6 +13,16 @@ static bool is_in_line(const nd_max_pool1d_options *o, int64_t n, int64_t window
     return *ret_at >= 0 && *ret_at < n;
 }
 
+/// The gradient of x where y's is random, which is `ret_seed`.
+static nd_tensor *gradient_of(const nd_tensor *y, const nd_tensor *x, nd_tensor **ret_seed) {
+    nd_backward_options options = ND_BACKWARD_OPTIONS_INIT;
+    nd_tensor *gradient = NULL;
+    *ret_seed = random_tensor(DENSE, 3, nd_get_shape(y), nd_get_dtype(y), -1, 1);
+    options.grad = *ret_seed;
+    assert_int_equal(nd_grad(y, 1, &x, &options, &gradient), ND_OK);
+    return gradient;
+}
+
 /// Means of a line, their gradients, and its largest elements, all by the loops that say what they
 /// are: the same bits, since the order of sums is that of places and of windows.
 static void check_line(const nd_tensor *x, const nd_max_pool1d_options *o) {
@@ -22,11 +32,8 @@ static void check_line(const nd_tensor *x, const nd_max_pool1d_options *o) {
     mean.padding = o->padding;
     mean.count_include_pad = false;
     nd_auto nd_tensor *y = nd_avg_pool1d(x, &mean);
-    nd_auto nd_tensor *seed = random_tensor(DENSE, 3, nd_get_shape(y), ND_F64, -1, 1);
-    nd_backward_options options = ND_BACKWARD_OPTIONS_INIT;
-    options.grad = seed;
-    nd_auto nd_tensor *gradient = NULL, *largest = NULL, *places = NULL;
-    assert_int_equal(nd_grad(y, 1, &x, &options, &gradient), ND_OK);
+    nd_auto nd_tensor *seed = NULL, *largest = NULL, *places = NULL;
+    nd_auto nd_tensor *gradient = gradient_of(y, x, &seed);
     int64_t n = nd_get_shape(x)[2], at;
     double *back = calloc((size_t)n, sizeof *back);
     assert_non_null(back);
@@ -191,11 +198,8 @@ static void check_adaptive(int64_t rows, int64_t length, int64_t out, nd_dtype d
     assert_int_equal(nd_set_requires_grad(x, true), ND_OK);
     nd_auto nd_tensor *y = nd_adaptive_avg_pool1d(x, out);
     assert_shape(y, ND_SHAPE(1, rows, out));
-    nd_auto nd_tensor *seed = random_tensor(DENSE, 3, nd_get_shape(y), dtype, -1, 1);
-    nd_backward_options options = ND_BACKWARD_OPTIONS_INIT;
-    options.grad = seed;
-    nd_auto nd_tensor *gradient = NULL;
-    assert_int_equal(nd_grad(y, 1, (const nd_tensor *[]){x}, &options, &gradient), ND_OK);
+    nd_auto nd_tensor *seed = NULL;
+    nd_auto nd_tensor *gradient = gradient_of(y, x, &seed);
     double *back = calloc((size_t)(rows * length), sizeof *back);
     assert_non_null(back);
     for (int64_t row = 0; row < rows; row++)
@@ -273,11 +277,8 @@ static void check_drawn(int64_t rows, int64_t length, int64_t out) {
     o.sizes[0] = out;
     nd_auto nd_tensor *y = nd_interpolate(x, &o);
     assert_shape(y, ND_SHAPE(1, rows, out));
-    nd_auto nd_tensor *seed = random_tensor(DENSE, 3, nd_get_shape(y), ND_F64, -1, 1);
-    nd_backward_options options = ND_BACKWARD_OPTIONS_INIT;
-    options.grad = seed;
-    nd_auto nd_tensor *gradient = NULL;
-    assert_int_equal(nd_grad(y, 1, (const nd_tensor *[]){x}, &options, &gradient), ND_OK);
+    nd_auto nd_tensor *seed = NULL;
+    nd_auto nd_tensor *gradient = gradient_of(y, x, &seed);
     double *back = calloc((size_t)(rows * length), sizeof *back);
     assert_non_null(back);
     for (int64_t i = 0; i < rows * out; i++) {
