@@ -205,15 +205,44 @@ static void test_linear(void **state) {
     nd__cpu_use_onednn(true);
 }
 
+/// A layer of f32 with a bias and without, on several numbers of threads, also into a result that is cut
+/// out of another, against f64.
+static void check_linear_on_threads(const nd_tensor *x, const nd_tensor *weight) {
+    const int64_t rows = nd_get_size(x, 0), out = nd_get_size(weight, 0), in = nd_get_size(x, 1);
+    const int threads = nd_get_num_threads();
+    nd_auto nd_tensor *bias = random_dense(ND_SHAPE(out), ND_F32, -1, 1);
+    nd_auto nd_tensor *wide = nd_cast(x, ND_F64);
+    nd_auto nd_tensor *wide_of_weight = nd_cast(weight, ND_F64);
+    nd_auto nd_tensor *wide_bias = nd_cast(bias, ND_F64);
+    for (int biased = 0; biased < 2; biased++) {
+        nd_auto nd_tensor *expected = nd_linear(wide, wide_of_weight, biased ? wide_bias : NULL);
+        for (int count = 1; count <= 3; count++) {
+            assert_int_equal(nd_set_num_threads(count), ND_OK);
+            nd_auto nd_tensor *y = nd_linear(x, weight, biased ? bias : NULL);
+            nd_auto nd_tensor *larger = nd_zeros(ND_SHAPE(rows, out + 7), ND_F32);
+            nd_auto nd_tensor *part = nd_slice(larger, 3, out + 3, 1, 1);
+            assert_int_equal(nd_linear_out(x, weight, biased ? bias : NULL, part), ND_OK);
+            for (int64_t flat = 0; flat < rows * out; flat++) {
+                assert_close("linear", at_flat(y, flat), at_flat(expected, flat), 0,
+                             2e-6 * (double)in);
+                assert_true(at_flat(part, flat) == at_flat(y, flat));
+            }
+            nd_auto nd_tensor *sum = nd_sum(larger, 0, NULL, false);
+            nd_auto nd_tensor *part_sum = nd_sum(part, 0, NULL, false);
+            assert_close("beside the result", nd_get_item(sum), nd_get_item(part_sum), 1e-4, 1e-2);
+        }
+    }
+    nd_set_num_threads(threads);
+}
+
 /// Of few rows beside a large weight the transposed product is computed: whatever the numbers of rows,
-/// columns and threads leave over, into a result that is given, of operands cut out of others.
+/// columns and threads leave over, of operands cut out of others.
 static void test_linear_of_few_rows(void **state) {
     (void)state;
     // Rows, columns, depth, and how far the columns are apart.
     static const int64_t shapes[][4] = {{16, 512, 512, 512},    {17, 531, 507, 512},
                                         {31, 1700, 150, 512},   {33, 140, 2040, 2048},
                                         {128, 515, 1000, 1024}, {32, 1600, 170, 177}};
-    const int threads = nd_get_num_threads();
     for (size_t s = 0; s < COUNT_OF(shapes); s++) {
         const int64_t rows = shapes[s][0], out = shapes[s][1], in = shapes[s][2];
         const int64_t apart = shapes[s][3];
@@ -221,32 +250,29 @@ static void test_linear_of_few_rows(void **state) {
         nd_auto nd_tensor *wide_weight = random_dense(ND_SHAPE(out, apart), ND_F32, -1, 1);
         nd_auto nd_tensor *x = nd_slice(wide_x, 1, in + 1, 1, 1);
         nd_auto nd_tensor *weight = nd_slice(wide_weight, apart - in, apart, 1, 1);
-        nd_auto nd_tensor *bias = random_dense(ND_SHAPE(out), ND_F32, -1, 1);
-        nd_auto nd_tensor *wide = nd_cast(x, ND_F64);
-        nd_auto nd_tensor *wide_of_weight = nd_cast(weight, ND_F64);
-        nd_auto nd_tensor *wide_bias = nd_cast(bias, ND_F64);
-        for (int biased = 0; biased < 2; biased++) {
-            nd_auto nd_tensor *expected =
-                nd_linear(wide, wide_of_weight, biased ? wide_bias : NULL);
-            for (int count = 1; count <= 3; count++) {
-                assert_int_equal(nd_set_num_threads(count), ND_OK);
-                nd_auto nd_tensor *y = nd_linear(x, weight, biased ? bias : NULL);
-                nd_auto nd_tensor *larger = nd_zeros(ND_SHAPE(rows, out + 7), ND_F32);
-                nd_auto nd_tensor *part = nd_slice(larger, 3, out + 3, 1, 1);
-                assert_int_equal(nd_linear_out(x, weight, biased ? bias : NULL, part), ND_OK);
-                for (int64_t flat = 0; flat < rows * out; flat++) {
-                    assert_close("linear", at_flat(y, flat), at_flat(expected, flat), 0,
-                                 2e-6 * (double)in);
-                    assert_true(at_flat(part, flat) == at_flat(y, flat));
-                }
-                nd_auto nd_tensor *sum = nd_sum(larger, 0, NULL, false);
-                nd_auto nd_tensor *part_sum = nd_sum(part, 0, NULL, false);
-                assert_close("beside the result", nd_get_item(sum), nd_get_item(part_sum), 1e-4,
-                             1e-2);
-            }
-        }
+        check_linear_on_threads(x, weight);
     }
-    nd_set_num_threads(threads);
+}
+
+/// Of a weight whose rows lie a multiple of 2 KiB apart, seen as [out, in], the halves are multiplied
+/// one after the other where it has 257 to 384 of them: on both sides of these, and of 1024 rows.
+static void test_linear_of_crowded_rows(void **state) {
+    (void)state;
+    // Rows, columns, depth, and how far the rows of the weight are apart.
+    static const int64_t shapes[][4] = {
+        {40, 512, 257, 512}, {70, 509, 256, 512}, {33, 530, 384, 1024},  {130, 512, 300, 1536},
+        {50, 512, 385, 512}, {40, 512, 330, 528}, {1023, 140, 271, 512}, {1024, 140, 271, 512}};
+    for (size_t s = 0; s < COUNT_OF(shapes); s++) {
+        const int64_t rows = shapes[s][0], out = shapes[s][1], in = shapes[s][2];
+        const int64_t apart = shapes[s][3];
+        nd_auto nd_tensor *steps = random_dense(ND_SHAPE(in, rows), ND_F32, -1, 1);
+        nd_auto nd_tensor *x =
+            s % 2 ? nd_transpose(steps, 0, 1) : random_dense(ND_SHAPE(rows, in), ND_F32, -1, 1);
+        nd_auto nd_tensor *wide_weight = random_dense(ND_SHAPE(in, apart), ND_F32, -1, 1);
+        nd_auto nd_tensor *part = nd_slice(wide_weight, apart - out, apart, 1, 1);
+        nd_auto nd_tensor *weight = nd_transpose(part, 0, 1);
+        check_linear_on_threads(x, weight);
+    }
 }
 
 /// What is not a number, infinite or huge comes out of every way to multiply as of a plain loop.
@@ -496,6 +522,7 @@ int main(void) {
         ND_TEST(test_transposed_batches),
         ND_TEST(test_linear),
         ND_TEST(test_linear_of_few_rows),
+        ND_TEST(test_linear_of_crowded_rows),
         ND_TEST(test_linear_of_rows_below_an_axis_of_size_one),
         ND_TEST(test_products_of_every_dtype),
         ND_TEST(test_batches_of_small_products),
