@@ -92,6 +92,13 @@ static void run_copy_rows(const nd_kernel_call *call, int64_t total, int64_t byt
                      &copy);
 }
 
+/// By the loop that converts a dtype to itself; bool's would look at each element.
+static nd_status copy_by_loop(const nd_kernel_call *call) {
+    const nd_dtype dtype = call->operand[0].dtype;
+    const nd_dtype same = dtype == ND_BOOL ? ND_U8 : dtype;
+    return nd__cpu_rows(call, nd__cpu_loops_now()->convert[same][same], 1);
+}
+
 /// A copy of same bytes, whose axes are ordered.
 static nd_status copy_ordered(const nd_kernel_call *call, int64_t total) {
     const nd_operand *out = &call->operand[0], *x = &call->operand[1];
@@ -116,7 +123,7 @@ static nd_status copy_ordered(const nd_kernel_call *call, int64_t total) {
     if (last > 0 && (small || (dense && columns * bytes >= LONG_BYTES && !streams)))
         run_copy_rows(call, total, bytes);
     else if (small || steps || streams)
-        return nd__cpu_rows(call, nd__cpu_loops_now()->convert[x->dtype][out->dtype], 1);
+        return copy_by_loop(call);
     else
         nd__boxes_run(call, 0, 1, NULL, NULL);
     return ND_OK;
