@@ -18,15 +18,19 @@ ND__OF_THE_LIBRARY(round, rint)
 ND__OF_THE_LIBRARY(trunc, trunc)
 #undef ND__OF_THE_LIBRARY
 
-#define ND__OF_THE_LIBRARY(name)                               \
-    ND__IN_LOOPS float nd__##name##_f32(float a, float b) {    \
-        return name##f(a, b);                                  \
-    }                                                          \
-    ND__IN_LOOPS double nd__##name##_f64(double a, double b) { \
-        return name(a, b);                                     \
+// C's nextafter: one more in magnitude, or one less.
+#define ND__NEXTAFTER(T, U, dtype)                                      \
+    ND__IN_LOOPS T nd__nextafter_##dtype(T a, T b) {                    \
+        U more = (b > a) == (a > (T)0) ? (U)1 : (U)-1;                  \
+        T next = nd__from_bits_##dtype(nd__bits_##dtype(a) + more);     \
+        T least = nd__copysign_##dtype(nd__from_bits_##dtype((U)1), b); \
+        T result = a == (T)0 ? least : next;                            \
+        result = a == b ? b : result;                                   \
+        return a != a || b != b ? a + b : result;                       \
     }
-ND__OF_THE_LIBRARY(nextafter)
-#undef ND__OF_THE_LIBRARY
+ND__NEXTAFTER(float, uint32_t, f32)
+ND__NEXTAFTER(double, uint64_t, f64)
+#undef ND__NEXTAFTER
 
 // Of quotients below ND__QUOTIENT_MOST the multiple of b next to a, and what is left of a, are exact.
 // Larger ones are the math library's, and the loop over a block that has some stays scalar: `small`

@@ -149,6 +149,52 @@ static void test_the_next_16_bit_float(void **state) {
     }
 }
 
+/// From each of these to each, as the C library does: the same bits, whatever the machine has, whether
+/// operands lie behind each other or are repeated.
+static void test_the_next_float(void **state) {
+    (void)state;
+    static const double from[] = {0,
+                                  0x1p-149,
+                                  0x1p-126,
+                                  0x1p-127,
+                                  0x1.fffffcp-127,
+                                  0x1p-1074,
+                                  0x1p-1022,
+                                  0x1p-1023,
+                                  0x1.fffffffffffffp-1023,
+                                  1,
+                                  0x1.fffffep0,
+                                  0x1.fffffffffffffp0,
+                                  2,
+                                  3.3,
+                                  0x1.fffffep127,
+                                  0x1.fffffffffffffp1023,
+                                  INFINITY,
+                                  NAN};
+    enum { HALF = COUNT_OF(from), ALL = 2 * HALF };
+    double both[ALL];
+    for (int i = 0; i < ALL; i++)
+        both[i] = i < HALF ? from[i] : -from[i - HALF];
+    nd_auto nd_tensor *numbers = nd_from_data(both, ND_SHAPE(ALL), ND_F64);
+    for (size_t isa = 0; isa < COUNT_OF(isas); isa++) {
+        if (!nd__cpu_use_isa(isas[isa]))
+            continue;
+        for (int narrow = 0; narrow < 2; narrow++) {
+            nd_auto nd_tensor *x = nd_cast(numbers, narrow ? ND_F32 : ND_F64);
+            nd_auto nd_tensor *across = nd_unsqueeze(x, 1);
+            nd_auto nd_tensor *next = nd_nextafter(x, across);
+            for (int64_t i = 0; i < ALL * ALL; i++) {
+                const double a = at_flat(x, i % ALL), b = at_flat(x, i / ALL);
+                const double want =
+                    narrow ? (double)nextafterf((float)a, (float)b) : nextafter(a, b);
+                const double got = at_flat(next, i);
+                assert_true(isnan(want) ? isnan(got) : memcmp(&want, &got, sizeof want) == 0);
+            }
+        }
+    }
+    nd__cpu_use_isa(NULL);
+}
+
 static void test_unsigned_numbers_beyond_int64(void **state) {
     (void)state;
     const uint64_t a[] = {UINT64_MAX, (uint64_t)1 << 63, 5, UINT64_MAX - 1};
@@ -311,6 +357,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_every_row_in_every_dtype),
         ND_TEST(test_the_next_16_bit_float),
+        ND_TEST(test_the_next_float),
         ND_TEST(test_unsigned_numbers_beyond_int64),
         ND_TEST(test_where_and_masked_fill_in_every_dtype),
         ND_TEST(test_where_with_numbers_in_every_dtype),
