@@ -5,7 +5,8 @@
 
 The calls are those of operations.py, of about ND_REFERENCE_ELEMENTS elements (2^20), and both libraries read the same memory:
 what is looked for are kinds of operands that are slow, which benches of usual ones do not show. A line each: ours by PyTorch's
-time, F forward or B with gradients, the best times in microseconds, the call. Below 20 us they are those of Python.
+time, F forward or B with gradients, the best times in microseconds, the call. Below 20 us they are those of Python. With
+ND_REFERENCE_DTYPE=bfloat16 (float16) the operands of calls of floats are of that; what one of the two refuses is a line with #.
 """
 
 import os
@@ -21,6 +22,7 @@ import fourier  # add their own to OPERATIONS
 import linalg
 
 ELEMENTS = int(os.environ.get("ND_REFERENCE_ELEMENTS", 1 << 20))
+NARROW = os.environ.get("ND_REFERENCE_DTYPE") or None
 SECONDS = 0.05  # of one side of a call
 
 
@@ -144,6 +146,9 @@ def values(operation, random, shape, dtype):
 
 def compare(operation, random):
     dtype = str(random.choice(operation.dtypes))
+    narrow = NARROW if "float" in dtype else None
+    if NARROW and not narrow:
+        return
     shapes = SHAPES.get(operation.name, operation.shapes)(random)
     if not shapes or max(int(np.prod(shape)) for shape in shapes) > 16 * ELEMENTS:
         return
@@ -157,14 +162,15 @@ def compare(operation, random):
         if make and array.dtype == np.float64:
             array = array.astype(dtype)
         wants = operation.order > 0 and "float" in dtype and not make
-        x, _ = operands.operand(array, layout, random, wants)
+        floats = np.issubdtype(array.dtype, np.floating)
+        x, _ = operands.operand(array, layout, random, wants, narrow if floats else None)
         y = torch.from_dlpack(call("nd_detach", x)).requires_grad_(wants)
         ours.append(x)
         theirs.append(y)
         if wants:
             wanted.append(i)
     given = operation.arguments(ours, extra)
-    what = f"{operation.name} {dtype} {shapes} {layouts} {extra}"
+    what = f"{operation.name} {narrow or dtype} {shapes} {layouts} {extra}"
 
     def run():
         return operation.run(given) if operation.run else call(operation.name, *given)
@@ -175,10 +181,10 @@ def compare(operation, random):
     with operands.no_grad(), torch.no_grad():
         show("F", best(run), best(lambda: operation.reference(theirs, extra)))
     result = operation.reference(theirs, extra)
-    if not wanted or not result.requires_grad:
+    if not wanted or not result.requires_grad or result.numel() > 16 * ELEMENTS:
         return
     weights = np.ones(tuple(result.shape), dtype)
-    factor, other_factor = operands.from_numpy(weights), torch.tensor(weights)
+    factor, other_factor = operands.from_numpy(weights, narrow), torch.tensor(weights, dtype=result.dtype)
     leaves, other_leaves = [ours[i] for i in wanted], [theirs[i] for i in wanted]
 
     def with_gradients():
