@@ -185,7 +185,7 @@ nd_status nd__norm_grad(const nd_tensor *grad, const nd_tensor *x, const nd_tens
 
 /// Whether it is worth asking for a kernel that reads x of 16 bits as it is.
 static bool may_stay_narrow(const nd_tensor *x) {
-    return nd__dtype_is_half(x->dtype) && x->numel > 0 && nd__launch_fuses(x->device);
+    return nd__dtype_is_half(x->dtype) && x->numel > 0;
 }
 
 /// Weight or bias for an x that autocast would raise: as f32 in a block. NULL gives NULL.

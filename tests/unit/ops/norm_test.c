@@ -273,6 +273,102 @@ static void test_F42_a_refused_batch_norm_has_written_no_statistics(void **state
     }
 }
 
+/// Which norm; RMS has no bias, GIVEN is a batch norm by running statistics.
+enum { LAYER, RMS, GROUP, INSTANCE, BATCH, GIVEN, KINDS };
+typedef struct narrow_case {
+    int64_t samples, channels, places, groups;
+} narrow_case;
+
+static nd_tensor *norm_of_kind(int kind, const nd_tensor *x, const nd_tensor *weight,
+                               const nd_tensor *bias, int64_t groups, nd_tensor *mean,
+                               nd_tensor *var) {
+    nd_auto nd_tensor *factors = NULL, *added = NULL;
+    const int last = nd_get_ndim(x) - 1;
+    if (kind == LAYER || kind == RMS) {
+        const int64_t size = nd_get_size(x, last);
+        factors = weight ? nd_full(ND_SHAPE(size), 1.25, ND_F32) : NULL;
+        added = bias ? nd_full(ND_SHAPE(size), 0.375, ND_F32) : NULL;
+        return kind == LAYER ? nd_layer_norm(x, factors, added, 1e-5, 1)
+                             : nd_rms_norm(x, factors, 1e-5, 1);
+    }
+    if (kind == GROUP)
+        return nd_group_norm(x, weight, bias, groups, 1e-5);
+    const nd_batch_norm_options *o = options_of(0.25, 1e-5, kind != GIVEN);
+    return kind == INSTANCE ? nd_instance_norm(x, weight, bias, mean, var, o)
+                            : nd_batch_norm(x, weight, bias, mean, var, o);
+}
+
+static nd_tensor *grad_of_squares(const nd_tensor *y, const nd_tensor *x) {
+    nd_auto nd_tensor *wide = nd_cast(y, ND_F32);
+    nd_auto nd_tensor *squares = nd_square(wide);
+    nd_auto nd_tensor *loss = nd_sum(squares, 0, NULL, false);
+    nd_tensor *gradient = NULL;
+    assert_ok(nd_grad(loss, 1, &x, NULL, &gradient));
+    return gradient;
+}
+
+static void assert_equal_bits(const nd_tensor *x, const nd_tensor *y) {
+    assert_int_equal(nd_get_dtype(x), nd_get_dtype(y));
+    assert_memory_equal(nd_get_data(x), nd_get_data(y),
+                        (size_t)nd_get_numel(y) * nd_dtype_get_size(nd_get_dtype(y)));
+}
+
+static void check_narrow_norm(int kind, narrow_case c, nd_dtype dtype, bool with_parameters) {
+    const bool flat = c.places == 1 && kind != INSTANCE;
+    nd_auto nd_tensor *drawn = nd_randn(nd_key_new(5), flat ? 2 : 3,
+                                        (const int64_t[]){c.samples, c.channels, c.places}, ND_F32);
+    nd_auto nd_tensor *x = nd_cast(drawn, dtype), *wide = nd_cast(x, ND_F32);
+    nd_auto nd_tensor *weight = nd_rand(nd_key_new(6), ND_SHAPE(c.channels), ND_F32);
+    nd_auto nd_tensor *bias = nd_rand(nd_key_new(7), ND_SHAPE(c.channels), ND_F32);
+    nd_tensor *mean[2], *var[2];
+    nd_tensor *result[2], *gradient[2];
+    for (int k = 0; k < 2; k++) {
+        const nd_tensor *of = k ? wide : x;
+        mean[k] = nd_zeros(ND_SHAPE(c.channels), ND_F32);
+        var[k] = nd_ones(ND_SHAPE(c.channels), ND_F32);
+        assert_ok(nd_set_requires_grad((nd_tensor *)(uintptr_t)of, true));
+        nd_auto nd_tensor *y =
+            norm_of_kind(kind, of, with_parameters ? weight : NULL, with_parameters ? bias : NULL,
+                         c.groups, mean[k], var[k]);
+        assert_handle(y);
+        result[k] = nd_cast(y, dtype);
+        nd_auto nd_tensor *of_x = grad_of_squares(result[k], of);
+        gradient[k] = nd_cast(of_x, dtype);
+    }
+    assert_equal_bits(result[0], result[1]);
+    assert_equal_bits(gradient[0], gradient[1]);
+    assert_equal_bits(mean[0], mean[1]);
+    assert_equal_bits(var[0], var[1]);
+    for (int k = 0; k < 2; k++) {
+        nd_release(mean[k]);
+        nd_release(var[k]);
+        nd_release(result[k]);
+        nd_release(gradient[k]);
+    }
+}
+
+/// 16-bit floats as f32 that are rounded at the end: sets of all sizes, of rows, channels and columns,
+/// also larger than what is brought together at once.
+static void test_norms_of_16_bit_floats(void **state) {
+    (void)state;
+    static const narrow_case cases[] = {{3, 4, 5, 2},    {5, 300, 1, 3}, {1030, 3, 1, 1},
+                                        {2, 6, 700, 3},  {70, 2, 33, 1}, {1, 8, 2500, 4},
+                                        {600, 12, 7, 12}};
+    const int threads = nd_get_num_threads();
+    for (int count = 1; count <= 3; count++) {
+        assert_ok(nd_set_num_threads(count));
+        for (size_t i = 0; i < COUNT_OF(cases); i++)
+            for (int kind = 0; kind < KINDS; kind++) {
+                if (kind == INSTANCE && cases[i].places == 1)
+                    continue;
+                check_narrow_norm(kind, cases[i], ND_BF16, count != 2);
+                check_narrow_norm(kind, cases[i], ND_F16, count == 2);
+            }
+    }
+    nd_set_num_threads(threads);
+    check_narrow_norm(LAYER, (narrow_case){1, 2, (1 << 20) + 1, 1}, ND_BF16, false);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_norms_as_in_pytorch),
@@ -281,6 +377,7 @@ int main(void) {
         ND_TEST(test_norms_of_nothing),
         ND_TEST(test_norms_of_expanded),
         ND_TEST(test_norms_refuse),
+        ND_TEST(test_norms_of_16_bit_floats),
         ND_TEST(test_running_statistics_wherever_they_lie),
         ND_TEST(test_F42_a_refused_batch_norm_has_written_no_statistics),
     };
