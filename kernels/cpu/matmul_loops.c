@@ -92,6 +92,19 @@ static inline floats_of_vector loads_f16(const uint16_t *from) {
     return result;
 }
 
+/// Whether vectors can be read and written in part.
+#if defined(__AVX512F__) || defined(__AVX2__)
+#define HAS_PARTS 1
+#else
+#define HAS_PARTS 0
+#endif
+#if defined(__AVX2__) && !defined(__AVX512F__)
+static inline __m256i first_words(int64_t count) {
+    const __m256i places = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32((int)count), places);
+}
+#endif
+
 extern const nd__loop ND_ISA_NAME(nd__cpu_convert)[ND_DTYPE_COUNT][ND_DTYPE_COUNT];
 static inline void pack_f16(float *to, const uint16_t *row, int64_t n) {
     ND_ISA_NAME(nd__cpu_convert)
