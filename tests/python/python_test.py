@@ -183,6 +183,42 @@ class Calls(Case):
             with self.assertRaises(TypeError):
                 nd.ones([2], "floaty")
 
+    def test_memory_that_is_too_short(self):
+        self.assertEqual(nd.from_data(bytes(8), [2], "float32").shape, (2,))
+        self.assertEqual(nd.from_data(bytes(4), [], "float32").shape, ())
+        for wrong in (lambda: nd.from_data(bytes(7), [2], "float32"), lambda: nd.from_data(bytes(8), [2000000], "float32")):
+            with self.assertRaises(ValueError):
+                wrong()
+
+    def test_padding_has_two_numbers_for_each_axis(self):
+        x = nd.ones([2, 3], "float32")
+        self.assertEqual(nd.pad(x, [1, 2], 0, "constant").shape, (2, 6))
+        with self.assertRaises(ValueError):
+            nd.pad(x, [1, 1, 1], 0, "constant")
+
+    def test_as_many_outputs_as_were_asked_for(self):
+        forward_of = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.POINTER(ctypes.c_void_p), ctypes.c_size_t, ctypes.POINTER(ctypes.c_void_p))
+
+        @forward_of
+        def forward(context, ninputs, inputs, noutputs, outputs):
+            for i in range(noutputs):
+                made = nd.full([2], float(i), "float32")
+                outputs[i] = library.nd_object_retain(ctypes.c_void_p(made.address))
+            return 0
+
+        @forward_of
+        def backward(context, noutputs, grads, ninputs, results):
+            return 0
+
+        library.nd_object_retain.restype = ctypes.c_void_p
+        function = nd.new_struct("nd_function")
+        function.name = b"several"
+        function.forward, function.backward = (ctypes.cast(one, ctypes.c_void_p).value for one in (forward, backward))
+        x = nd.ones([2], "float32")
+        for count in (1, 2, 5):
+            outputs = nd.function_apply(function, None, [x], count)
+            self.assertEqual([one[0].item() for one in outputs], [float(i) for i in range(count)])
+
     def test_tensors_that_only_the_call_holds(self):
         x = nd.arange(0, 4, 1, "float32")
         self.assertEqual(nd.stack((x[i] * float(i) for i in range(4)), 0)[3].item(), 9.0)
@@ -530,6 +566,12 @@ class Consumed(Case):
         first = nd.exponential_schedule(0.9)
         sequence = nd.sequence_schedule([first, nd.exponential_schedule(0.8)], [3])
         del sequence, first
+        schedule, optimizer, factors = nd.multi_step_schedule(0.5, [1, 3]), nd.sgd(nd.linear_module(1, 3, 2, False)), []
+        nd.schedule_start(schedule, optimizer)
+        for _ in range(5):
+            factors.append(nd.schedule_get_factor(schedule))
+            nd.schedule_step(schedule)
+        self.assertEqual(factors, [1.0, 0.5, 0.5, 0.25, 0.25])
 
     def test_refused_ones(self):
         with self.assertRaises(nd.Error):

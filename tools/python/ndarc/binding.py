@@ -18,6 +18,7 @@ end of a call are NULL, no elements, false, or 0 for an enumeration. An error of
 """
 
 import ctypes
+import math
 import os
 import pathlib
 import struct
@@ -307,10 +308,7 @@ class _Call:
         arrays = [(parameter, self.next_argument(parameter)) for parameter in parameters[at + 1 : end]]
         # Of several arrays some may be NULL: nd_fftn() has axes without sizes.
         made = [None if values is None else self.array(parameter, values) for parameter, values in arrays]
-        # Padding has two numbers for each, milestones stand between two.
-        lengths = {
-            one[1] // (2 if parameter.name == "padding" else 1) + (parameter.name == "milestones") for one, (parameter, _) in zip(made, arrays) if one
-        }
+        lengths = {self.count_of(parameter, one[1], len(arrays)) for one, (parameter, _) in zip(made, arrays) if one}
         if len(lengths) > 1:
             raise ValueError(f"{self.function.name}: the sequences differ in length")
         count = lengths.pop() if lengths else 0
@@ -318,6 +316,31 @@ class _Call:
         self.passed.append(_ctype(parameters[at])(count))
         self.passed += [one[0] if one and (count or parameters[at].name == "ndim") else None for one in made]
         return end - at
+
+    def count_of(self, parameter, length, arrays):
+        """What count a sequence of that length stands for: padding has two numbers for each, milestones stand between two schedules."""
+        if parameter.name == "padding":
+            if length % 2:
+                raise ValueError(f"{self.function.name}: padding has {length} numbers and must have two for each axis")
+            return length // 2
+        return length + (parameter.name == "milestones" and arrays > 1)
+
+    def check_memory(self):
+        """Python's memory holds what is read of it."""
+        parameters = self.function.parameters
+        for at, memory in enumerate(self.passed[:-1]):
+            if not isinstance(memory, bytes) or parameters[at].base != "void":
+                continue
+            if parameters[at + 1].name == "bytes":
+                wanted = self.passed[at + 1].value
+            elif self.function.name == "nd_from_data":
+                ndim, shape, dtype = self.passed[1:]
+                library.nd_dtype_get_size.restype = ctypes.c_size_t
+                wanted = math.prod(shape[: ndim.value] if ndim.value else []) * library.nd_dtype_get_size(dtype)
+            else:
+                continue
+            if wanted > len(memory):
+                raise ValueError(f"{self.function.name}: {len(memory)} bytes were given and {wanted} would be read")
 
     def pass_one(self, parameter):
         if parameter.name.startswith("ret_"):
@@ -374,7 +397,10 @@ class _Call:
             self.passed.append(None)
             return
         if parameter.name in _RESULT_ARRAYS:
-            count = self.counts[-1] if self.counts else self.size_of_axis()
+            if parameter.name == "ret_outputs":  # behind their count
+                count = self.passed[-1].value
+            else:
+                count = self.counts[-1] if self.counts else self.size_of_axis()
             made = (ctypes.c_void_p * max(1, count))()
             self.results.append(lambda: [_handle(parameter, made[i]) for i in range(count)])
         elif parameter.name == "ret_shape":  # behind ret_ndim
@@ -481,6 +507,7 @@ def call(name, *arguments, **keywords):
     is_status = function.result.base == "nd_status" and not function.result.stars
     is_void = function.result.base == "void" and not function.result.stars
     foreign.restype = None if is_void else _ctype(function.result)
+    putting.check_memory()
     for address in putting.consumed:  # Python's own reference stays with its object
         library.nd_object_retain(ctypes.c_void_p(address))
     try:
