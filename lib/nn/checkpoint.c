@@ -11,6 +11,7 @@
 #include "lib/nn/parameters.h"
 #include "lib/ops/autocast.h"
 #include "lib/pressure/pressure_alloc.h"
+#include "lib/tensor/shape.h"
 #include <nd/autograd.h>
 #include <nd/nn.h>
 
@@ -150,6 +151,21 @@ static nd_status forward(const nd_object *context, size_t ninputs, const nd_tens
     return *ret_outputs ? ND_OK : nd_error_get_status();
 }
 
+/// Whether the second run gave what the first one did.
+static nd_status check_output(const nd_tensor *output, const nd_tensor *grad) {
+    char again[ND__SHAPE_TEXT], before[ND__SHAPE_TEXT];
+    if (output->ndim == grad->ndim &&
+        memcmp(output->shape, grad->shape, (size_t)grad->ndim * sizeof *grad->shape) == 0 &&
+        output->dtype == grad->dtype)
+        return ND_OK;
+    return nd__error(
+        ND_ERROR_INVALID_ARGUMENT,
+        "checkpoint: the function gave %s of shape %s when it was run again, and %s of "
+        "shape %s before",
+        nd_dtype_get_name(output->dtype), nd__shape_text(again, output->ndim, output->shape),
+        nd_dtype_get_name(grad->dtype), nd__shape_text(before, grad->ndim, grad->shape));
+}
+
 /// The second run, recorded, and the gradients of its output.
 static nd_status backward(const nd_object *context, size_t noutputs,
                           const nd_tensor *const *grad_outputs, size_t ninputs,
@@ -184,6 +200,8 @@ static nd_status backward(const nd_object *context, size_t noutputs,
     if (status == ND_OK && !output)
         status = nd_error_get_status();
     nd__grad_block_end(&block);
+    if (status == ND_OK)
+        status = check_output(output, grad_outputs[0]);
     if (status == ND_OK && nd_requires_grad(output)) {
         nd_backward_options options = ND_BACKWARD_OPTIONS_INIT;
         options.create_graph = create_graph;

@@ -106,9 +106,9 @@ nd_status nd_module_add_child(nd_module *module, const char *name, const nd_modu
         status = nd__module_check(operation, child);
     if (status == ND_OK && reaches(child, module, 1))
         status = nd__error(ND_ERROR_INVALID_ARGUMENT,
-                           "%s: the child contains the module, or more than %d modules inside each "
-                           "other",
-                           operation, ND__MODULE_DEPTH_MAX - 1);
+                           "%s: the child contains the module, or more than %d modules would stand "
+                           "inside each other",
+                           operation, ND__MODULE_DEPTH_MAX);
     if (status == ND_OK)
         status = add_member(operation, module, name, child, ND__MEMBER_CHILD);
     return status;
@@ -177,7 +177,11 @@ nd_tensor *nd_module_forward(const nd_module *module, const nd_tensor *x) {
     if (nd__module_check("module_forward", module) != ND_OK ||
         nd__tensor_check_operand(module->type->name, "x", x) != ND_OK)
         return NULL;
-    return module->type->forward(module, x);
+    nd_tensor *result = module->type->forward(module, x);
+    if (!result && nd_error_get_status() == ND_OK)
+        nd__error(ND_ERROR_STATE, "module_forward: forward of %s gave no result and set no error",
+                  module->type->name);
+    return result;
 }
 
 nd_status nd__module_check(const char *operation, const nd_module *module) {

@@ -148,6 +148,24 @@ static nd_tensor *failing(const nd_object *context, size_t count, const nd_tenso
     return nd_matmul(inputs[0], wrong);
 }
 
+/// A square; from the second run on, its sum.
+static nd_tensor *unsteady(const nd_object *context, size_t count, const nd_tensor *const *inputs) {
+    static int runs;
+    (void)context, (void)count;
+    nd_auto nd_tensor *square = nd_square(inputs[0]);
+    return runs++ ? nd_sum(square, 0, NULL, false) : nd_retain(square);
+}
+
+static void test_a_function_that_gives_another_shape_is_refused(void **state) {
+    (void)state;
+    nd_auto nd_tensor *x = nd_ones(ND_SHAPE(3), ND_F32);
+    assert_ok(nd_set_requires_grad(x, true));
+    nd_auto nd_tensor *y = nd_checkpoint(unsteady, NULL, 1, (const nd_tensor *[]){x});
+    nd_auto nd_tensor *loss = nd_sum(y, 0, NULL, false);
+    assert_int_equal(nd_backward(loss, NULL), ND_ERROR_INVALID_ARGUMENT);
+    assert_failed(ND_ERROR_INVALID_ARGUMENT, "float32 of shape [] when it was run again");
+}
+
 static void test_what_is_refused(void **state) {
     (void)state;
     nd_auto nd_tensor *x = nd_ones(ND_SHAPE(2, 2), ND_F32);
@@ -175,6 +193,7 @@ int main(void) {
         ND_TEST(test_checkpoints_inside_a_checkpoint),
         ND_TEST(test_less_is_kept),
         ND_TEST(test_what_is_refused),
+        ND_TEST(test_a_function_that_gives_another_shape_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -283,6 +283,21 @@ static void test_F01_every_allocation_fails_once(void **state) {
     }
 }
 
+static nd_tensor *silent_forward(const nd_module *self, const nd_tensor *x) {
+    (void)self, (void)x;
+    return NULL;
+}
+static const nd_module_type silent_type = {
+    .size = sizeof(nd_module_type), .version = 1, .name = "silent", .forward = silent_forward};
+
+static void test_a_forward_that_gives_nothing_is_an_error(void **state) {
+    (void)state;
+    nd_auto nd_module *module = nd_module_new(&silent_type, NULL, 0);
+    nd_auto nd_tensor *x = nd_ones(ND_SHAPE(1), ND_F32);
+    assert_null(nd_module_forward(module, x));
+    assert_failed(ND_ERROR_STATE, "forward of silent gave no result");
+}
+
 static void test_F30_bad_arguments(void **state) {
     (void)state;
     nd_auto nd_module *module = nd_module_new(&scale_type, NULL, 0);
@@ -437,6 +452,7 @@ int main(void) {
         ND_TEST(test_G11_a_hook_that_captures_its_module_is_collected),
         ND_TEST(test_F01_every_allocation_fails_once),
         ND_TEST(test_F30_bad_arguments),
+        ND_TEST(test_a_forward_that_gives_nothing_is_an_error),
         ND_TEST(test_modes_reach_everything_below),
         ND_TEST(test_buffers_are_listed_apart_from_parameters),
         ND_TEST(test_a_module_in_another_float_dtype),
