@@ -4,8 +4,8 @@
 /// A function that fails returns NULL or a status other than ND_OK (one that returns a number, what
 /// its description says), sets the thread's error, and has changed nothing unless that says what. A
 /// function that succeeds leaves the error alone. NULL operands propagate: an operation given NULL
-/// returns NULL and keeps the error that is already there (without one it is
-/// ND_ERROR_INVALID_ARGUMENT), so a chain of calls needs one check at its end.
+/// returns NULL and keeps the error that is already there, unless another argument is wrong by itself
+/// (without one it is ND_ERROR_INVALID_ARGUMENT), so a chain of calls needs one check at its end.
 ///
 /// Callbacks that run where the program does not expect them (finalizers and destructors, those of
 /// weak references, of memory that is freed or wanted, of a device's queue, of cycles that were
