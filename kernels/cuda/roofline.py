@@ -53,22 +53,21 @@ ROWS = [
     ("AdamW of a chain, f32", "phase Chains<f32>", 128, 28, 16, 0, "4 read, 3 written"),
     ("max pool, windows of 2 × 2, f32", "element MaxPool<f32>", 256, 28, 40, 0, "4 read, 1 and its place written"),
 ]
-# Products in tiles: the kernel, threads of a block, bytes of shared memory that it asks for when it is launched, rows and columns of a tile,
-# packs or fragments that all warps of a block load of a slice, how many rows of the sum that slice has, and cycles of a load, which is 128
-# bytes; bytes of an element
-TILES = [
-    ("product, f32", "tile FmaTile<Strided<PlainLoad<f32>>, Strided<PlainLoad<f32>>, MatrixResult<PlainStore<f32>>, 8, 8, 16, 2>", 256, 0, 128, 128, 8 * 4, 1, 1, 4),
-    ("product, f32, few tiles", "tile FmaTile<Strided<PlainLoad<f32>>, Strided<PlainLoad<f32>>, MatrixResult<PlainStore<f32>>, 4, 4, 16, 2>", 256, 0, 64, 64, 8 * 2, 1, 1, 4),
-    ("product, bf16, operands of any strides", "tile TensorTile<true, Strided<PlainLoad<u16>>, Strided<PlainLoad<u16>>, MatrixResult<HalfStore>, 4, 2>", 256, 0, 128, 128, 8 * 6, 16, 4, 2),
-    ("product, bf16, pipelined", "pipeline PipelinedTile<true, true, false, MatrixResult<HalfStore>, 2, 4, 4, 4, 1>", 256, 3 * 128 * (128 + 256), 128, 256, 8 * 8, 16, 4, 2),
-    ("likewise, 128 × 128", "pipeline PipelinedTile<true, true, false, MatrixResult<HalfStore>, 2, 2, 4, 4, 2>", 128, 3 * 128 * (128 + 128), 128, 128, 4 * 8, 16, 4, 2),
-    ("likewise, 64 × 128", "pipeline PipelinedTile<true, true, false, MatrixResult<HalfStore>, 2, 2, 2, 4, 3>", 128, 3 * 128 * (64 + 128), 64, 128, 4 * 6, 16, 4, 2),
-    ("convolution, f32", "tile FmaTile<BlockedLines<f32>, WindowMatrix<f32, (Windows)1>, ImageResult<PlainStore<f32>>, 8, 8, 16, 1>", 256, 0, 128, 128, 8 * 4, 1, 1, 4),
-    ("convolution, bf16", "tile TensorTile<true, BlockedLines<u16>, WindowMatrix<u16, (Windows)1>, ImageResult<HalfStore>, 4, 2>", 256, 0, 128, 128, 8 * 6, 16, 4, 2),
-]
 # m, n, k: squares of 4,096; 3 by 3 over 32 images of 28 by 28, 128 channels in and out
 SQUARE, IMAGES = (4096, 4096, 4096), (128, 32 * 28 * 28, 128 * 9)
-CYCLES_PER_SECOND = 1.785e9
+# Products in tiles: the kernel, threads of a block, bytes of shared memory that it asks for when it is launched, rows and columns of a tile,
+# packs or fragments that all warps of a block load of a slice, how many rows of the sum that slice has, and cycles of a load, which is 128
+# bytes; bytes of an element; m, n and k
+TILES = [
+    ("product, f32", "tile FmaTile<Strided<PlainLoad<f32>>, Strided<PlainLoad<f32>>, MatrixResult<PlainStore<f32>>, 8, 8, 16, 2>", 256, 0, 128, 128, 8 * 4, 1, 1, 4, SQUARE),
+    ("product, f32, few tiles", "tile FmaTile<Strided<PlainLoad<f32>>, Strided<PlainLoad<f32>>, MatrixResult<PlainStore<f32>>, 4, 4, 16, 2>", 256, 0, 64, 64, 8 * 2, 1, 1, 4, SQUARE),
+    ("product, bf16, operands of any strides", "tile TensorTile<true, Strided<PlainLoad<u16>>, Strided<PlainLoad<u16>>, MatrixResult<HalfStore>, 4, 2>", 256, 0, 128, 128, 8 * 6, 16, 4, 2, SQUARE),
+    ("product, bf16, pipelined", "pipeline PipelinedTile<true, true, false, MatrixResult<HalfStore>, 2, 4, 4, 4, 1>", 256, 3 * 128 * (128 + 256), 128, 256, 8 * 8, 16, 4, 2, SQUARE),
+    ("likewise, 128 × 128", "pipeline PipelinedTile<true, true, false, MatrixResult<HalfStore>, 2, 2, 4, 4, 2>", 128, 3 * 128 * (128 + 128), 128, 128, 4 * 8, 16, 4, 2, SQUARE),
+    ("likewise, 64 × 128", "pipeline PipelinedTile<true, true, false, MatrixResult<HalfStore>, 2, 2, 2, 4, 3>", 128, 3 * 128 * (64 + 128), 64, 128, 4 * 6, 16, 4, 2, SQUARE),
+    ("convolution, f32", "tile FmaTile<BlockedLines<f32>, WindowMatrix<f32, (Windows)1>, ImageResult<PlainStore<f32>>, 8, 8, 16, 1>", 256, 0, 128, 128, 8 * 4, 1, 1, 4, IMAGES),
+    ("convolution, bf16", "tile TensorTile<true, BlockedLines<u16>, WindowMatrix<u16, (Windows)1>, ImageResult<HalfStore>, 4, 2>", 256, 0, 128, 128, 8 * 6, 16, 4, 2, IMAGES),
+]
 # heads of 64 and 128, queries and keys 4,096, causal or not: of each score so many products of a head's length, 2 operations a number, and
 # an exponential; threads of a block; bytes of shared memory that a score's products read where tensor cores multiply, 512 for each fragment
 # of 16 by 16 that a warp loads, or None
@@ -117,14 +116,13 @@ def table(kernels):
     yield ""
     yield "| kernel | regs | shared | occupancy | tile | m, n, k | bound | time | operations |"
     yield "|---|---|---|---|---|---|---|---|---|"
-    for name, kernel, threads, dynamic, rows, columns, loads, depth, cycles, size in TILES:
+    for name, kernel, threads, dynamic, rows, columns, loads, depth, cycles, size, (m, n, k) in TILES:
         registers, shared = kernels[kernel][:2]
-        m, n, k = SQUARE if "product" in name or "likewise" in name else IMAGES
         tiles = -(-m // rows) * -(-n // columns)
         rounds = -(-tiles // MULTIPROCESSORS)
         per_second = F32_PER_SECOND if size == 4 else TENSOR_PER_SECOND
         by_work = 2 * rows * columns * k * MULTIPROCESSORS / per_second
-        by_shared = loads * cycles * k / depth / CYCLES_PER_SECOND
+        by_shared = 128 * loads * cycles * k / depth * MULTIPROCESSORS / SHARED_PER_SECOND
         units = "f32 arithmetic" if size == 4 else "tensor cores"
         seconds = rounds * max(by_work, by_shared)
         yield "| %s | %d | %d | %.0f %% | %d × %d | %d, %d, %d | %s | %.0f µs | %.0f T/s |" % (
