@@ -135,8 +135,9 @@ ND_API nd_tensor *nd_eye(int64_t n, nd_dtype dtype) ND_OWNED;
 ND_API nd_tensor *nd_from_data(const void *data, int ndim, const int64_t *shape,
                                nd_dtype dtype) ND_OWNED;
 /// Wraps host memory without copying; `free(pointer, bytes)` (may be NULL) is called when the
-/// storage dies, unless the pointer is NULL, which it may be where there are no elements. Error: as nd_from_data(), and an address that is not aligned. Whoever wraps memory
-/// twice sees to it that operations with an operand over the one write nothing over the other.
+/// storage dies, unless the pointer is NULL, which it may be where there are no elements. Error: as
+/// nd_from_data(), and an address that is not aligned. Whoever wraps memory twice sees to it that
+/// operations with an operand over the one write nothing over the other.
 ND_API nd_tensor *nd_wrap(void *data, int ndim, const int64_t *shape, nd_dtype dtype,
                           void (*free)(void *pointer, size_t bytes)) ND_OWNED;
 /// New tensor of x's shape, dtype and device, uninitialised. Placed at x's manager, whatever is
