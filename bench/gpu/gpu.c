@@ -4,7 +4,7 @@
 //
 //   TG_gbps_…    elementwise work, reductions, softmax and layer norm on 64 M floats, in GB/s of
 //                operands and result, beside a copy in the device's memory
-//   TG_tflops_…  products n x n, beside cuBLAS
+//   TG_tflops_…  products n x n, beside cuBLAS; by ndarc's own kernels where ND_CUBLAS names no library
 //   TG_ns_…      taking memory from the pool and giving it back; releasing what queued work uses
 //   TG_us_…      steps of training
 //
@@ -20,17 +20,24 @@
 
 static const nd_device gpu = {ND_CUDA, 0};
 
+static bool is_wanted(const char *only, const char *part) {
+    return !only || strcmp(only, part) == 0;
+}
+
 typedef struct operands {
-    nd_tensor *a, *b;         ///< [rows, columns] or [n, n]
+    nd_tensor *a, *b;         ///< [rows, columns]
     nd_tensor *weight, *bias; ///< [columns]
 } operands;
 
-static bool measure_everything(bench_metric *metrics, size_t *ret_count, rival *direct);
+static bool measure(const char *only, bench_metric *metrics, size_t *ret_count, rival *direct);
+static const char *take_only(int *argc, char **argv);
 
 int main(int argc, char **argv) {
-    const char *json = NULL;
+    const char *json = NULL, *only = take_only(&argc, argv);
     int answer = bench_metrics_options(
-        argc, argv, "What the GPU does, beside CUDA and cuBLAS called directly and PyTorch.",
+        argc, argv,
+        "What the GPU does, beside CUDA and cuBLAS called directly and PyTorch.\n\n"
+        "  --only PART  memory, bytes, products or steps",
         &json);
     if (answer >= 0)
         return answer;
@@ -46,13 +53,13 @@ int main(int argc, char **argv) {
     bench_peer eager = {.skipped = "it would run on another device"}, compiled = eager;
     rival *direct = NULL;
     const char *what = rival_open(&direct);
-    bool right = nd_set_default_device(gpu) == ND_OK && measure_everything(metrics, &count, direct);
+    bool right = nd_set_default_device(gpu) == ND_OK && measure(only, metrics, &count, direct);
     rival_close(direct);
     if (!right) {
         fprintf(stderr, "gpu: %s\n", nd_error_get_message());
         return 2;
     }
-    if (!fake) {
+    if (!fake && is_wanted(only, "steps")) {
         bench_peer_run_own(&eager, "pytorch_gpu.py", "eager", "python3-torch");
         bench_peer_run_own(&compiled, "pytorch_gpu.py", "compiled", "python3-torch");
     }
@@ -94,7 +101,6 @@ WORK(max_rows, nd_max(in->a, 1, last_axis, false))
 WORK(softmax, nd_softmax(in->a, 1))
 WORK(layer_norm, nd_layer_norm(in->a, in->weight, in->bias, 1e-5, 1))
 WORK(transposed, nd_contiguous(in->b))
-WORK(product, nd_matmul(in->a, in->b))
 
 static bool operands_begin(operands *data, int64_t rows, int64_t columns, nd_dtype dtype) {
     nd_key key = nd_key_new(12);
@@ -110,11 +116,6 @@ static void operands_end(operands *data) {
     nd_release(data->b);
     nd_release(data->weight);
     nd_release(data->bias);
-}
-
-/// Gives what has been kept for reuse back, so that the next sizes find the memory.
-static void between(void) {
-    nd_memory_trim(ND_CUDA);
 }
 
 static bool measure_bytes(bench_metric *metrics, size_t *count, rival *direct) {
@@ -167,51 +168,7 @@ static bool measure_bytes(bench_metric *metrics, size_t *count, rival *direct) {
                                              .at_least = true};
     }
     operands_end(&data);
-    between();
-    return right;
-}
-
-// ---------------------------------------------------------------------------------------- products
-
-static bool measure_products(bench_metric *metrics, size_t *count, rival *direct) {
-    static const struct {
-        const char *work, *name;
-        nd_dtype dtype;
-        int64_t n;
-    } rows[] = {
-        {"product f32, 1024 x 1024", "TG_tflops_f32_1024", ND_F32, 1024},
-        {"product f32, 4096 x 4096", "TG_tflops_f32_4096", ND_F32, 4096},
-        {"product f32, 8192 x 8192", "TG_tflops_f32_8192", ND_F32, 8192},
-        {"product bf16, 1024 x 1024", "TG_tflops_bf16_1024", ND_BF16, 1024},
-        {"product bf16, 4096 x 4096", "TG_tflops_bf16_4096", ND_BF16, 4096},
-        {"product bf16, 8192 x 8192", "TG_tflops_bf16_8192", ND_BF16, 8192},
-        {"product f16, 4096 x 4096", "TG_tflops_f16_4096", ND_F16, 4096},
-        {"product f16, 8192 x 8192", "TG_tflops_f16_8192", ND_F16, 8192},
-    };
-    bool right = true;
-    for (size_t i = 0; i < sizeof rows / sizeof *rows && right; i++) {
-        const int64_t n = rival_is_fake() ? 12 : rows[i].n;
-        operands data;
-        right = operands_begin(&data, n, n, rows[i].dtype);
-        bench_side sides[] = {
-            {.work = product, .data = &data},
-            {.work = rival_take_matrices(direct, rows[i].dtype, n) ? rival_products : NULL,
-             .data = direct},
-        };
-        if (right)
-            bench_measure_sides(sides, 2, gpu_repeats(15));
-        operands_end(&data);
-        right = right && isfinite(sides[0].ns);
-        double operations = 2.0 * (double)n * (double)n * (double)n * 1e-3;
-        metrics[(*count)++] = (bench_metric){.work = rows[i].work,
-                                             .name = rows[i].name,
-                                             .unit = "TFLOP/s",
-                                             .ours = operations / sides[0].ns,
-                                             .rivals = {[DIRECT] = operations / sides[1].ns},
-                                             .target = 0.98 * operations / sides[1].ns,
-                                             .at_least = true};
-        between();
-    }
+    nd_memory_trim(ND_CUDA); // the next sizes find the memory
     return right;
 }
 
@@ -280,7 +237,7 @@ static bool measure_memory(bench_metric *metrics, size_t *count) {
                                          .name = "TG_ns_work_in_flight",
                                          .unit = "ns",
                                          .ours = work};
-    between();
+    nd_memory_trim(ND_CUDA); // the next sizes find the memory
     return right;
 }
 
@@ -288,7 +245,22 @@ size_t gpu_repeats(size_t usual) {
     return rival_is_fake() ? 1 : usual;
 }
 
-static bool measure_everything(bench_metric *metrics, size_t *ret_count, rival *direct) {
-    return measure_memory(metrics, ret_count) && measure_bytes(metrics, ret_count, direct) &&
-           measure_products(metrics, ret_count, direct) && steps_measure(metrics, ret_count);
+static bool measure(const char *only, bench_metric *metrics, size_t *ret_count, rival *direct) {
+    return (!is_wanted(only, "memory") || measure_memory(metrics, ret_count)) &&
+           (!is_wanted(only, "bytes") || measure_bytes(metrics, ret_count, direct)) &&
+           (!is_wanted(only, "products") || products_measure(metrics, ret_count, direct)) &&
+           (!is_wanted(only, "steps") || steps_measure(metrics, ret_count));
+}
+
+/// Takes `--only PART` out of the arguments; NULL for all parts.
+static const char *take_only(int *argc, char **argv) {
+    const char *only = NULL;
+    int kept = 1;
+    for (int i = 1; i < *argc; i++)
+        if (strcmp(argv[i], "--only") == 0 && i + 1 < *argc)
+            only = argv[++i];
+        else
+            argv[kept++] = argv[i];
+    argv[ *argc = kept] = NULL;
+    return only;
 }

@@ -12,8 +12,12 @@ enum {
     BLAS_PLAIN = 0,
     TYPE_F32 = 0,
     TYPE_F16 = 2,
+    TYPE_I8 = 3,
+    TYPE_I32 = 10,
     TYPE_BF16 = 14,
     COMPUTE_F32 = 68,
+    COMPUTE_I32 = 72,
+    COMPUTE_TF32 = 77,
     ALGORITHM = -1
 };
 typedef int create_function(void **ret_handle);
@@ -37,6 +41,7 @@ struct rival {
     size_t bytes;
     nd_dtype dtype;
     int n;
+    bool tf32;
 };
 
 static void find(void *library, const char *name, void *ret_function) {
@@ -48,9 +53,7 @@ static void *open_library(void) {
                                         "/usr/local/cuda/lib64/libcublas.so.13",
                                         "/usr/local/cuda/lib64/libcublas.so.12"};
     const char *chosen = getenv("ND_CUBLAS");
-    if (chosen && *chosen)
-        return dlopen(chosen, RTLD_NOW | RTLD_LOCAL);
-    void *library = NULL;
+    void *library = chosen && *chosen ? dlopen(chosen, RTLD_NOW | RTLD_LOCAL) : NULL;
     for (size_t i = 0; i < sizeof names / sizeof *names && !library; i++)
         library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
     return library;
@@ -99,7 +102,7 @@ bool rival_is_fake(void) {
     return dlsym(RTLD_DEFAULT, "cudart_queue_library") != NULL;
 }
 
-/// Normal numbers, as ours: how much power a product takes, and so how fast it is, depends on the
+/// Normal numbers, of i8 even ones, as ours: how much power a product takes, and so how fast it is, depends on the
 /// digits of its factors. Drawn from a table of them, in any of the dtypes.
 static bool fill(const rival *self, void *block, size_t bytes) {
     enum { DRAWN = 1 << 16 };
@@ -108,7 +111,9 @@ static bool fill(const rival *self, void *block, size_t bytes) {
     char *table = malloc(DRAWN * size), *host = malloc(bytes);
     bool right = table && host && nd_set_default_device((nd_device){ND_CPU, 0}) == ND_OK;
     if (right)
-        normal = nd_randn(nd_key_new(29), ND_SHAPE(DRAWN), self->dtype);
+        normal = self->dtype == ND_I8
+                     ? nd_randint(nd_key_new(29), -100, 100, ND_SHAPE(DRAWN), ND_I8)
+                     : nd_randn(nd_key_new(29), ND_SHAPE(DRAWN), self->dtype);
     right = right && nd_set_default_device((nd_device){ND_CUDA, 0}) == ND_OK &&
             nd_copy_to_host(normal, table, DRAWN * size) == ND_OK;
     uint64_t random = 88172645463325252u + (uintptr_t)block;
@@ -139,11 +144,15 @@ bool rival_take_blocks(rival *self, size_t bytes) {
     return self && self->stream && take(self, ND_F32, bytes, 2);
 }
 
-bool rival_take_matrices(rival *self, nd_dtype dtype, int64_t n) {
-    if (!self || !self->handle || !(dtype == ND_F32 ? (void *)self->sgemm : (void *)self->gemm))
+bool rival_take_matrices(rival *self, nd_dtype dtype, int64_t n, bool tf32) {
+    const bool plain = dtype == ND_F32 && !tf32;
+    if (!self || !self->handle || !(plain ? (void *)self->sgemm : (void *)self->gemm))
         return false;
     self->n = (int)n;
-    return take(self, dtype, (size_t)(n * n) * nd_dtype_get_size(dtype), 3);
+    self->tf32 = tf32;
+    // Results of i8 are four times as large.
+    const size_t size = dtype == ND_I8 ? sizeof(int32_t) : nd_dtype_get_size(dtype);
+    return take(self, dtype, (size_t)(n * n) * size, 3);
 }
 
 bool rival_copies(void *data, uint64_t count) {
@@ -155,20 +164,38 @@ bool rival_copies(void *data, uint64_t count) {
     return cudaStreamSynchronize(self->stream) == cudaSuccess && right;
 }
 
+/// n x n of what is no plain f32.
+static bool multiply(const rival *self) {
+    const float one = 1, zero = 0;
+    const int32_t integer_one = 1, integer_zero = 0;
+    const int n = self->n;
+    const bool bytes = self->dtype == ND_I8;
+    const int type = bytes                    ? TYPE_I8
+                     : self->dtype == ND_BF16 ? TYPE_BF16
+                     : self->dtype == ND_F16  ? TYPE_F16
+                                              : TYPE_F32;
+    return self->gemm(self->handle, BLAS_PLAIN, BLAS_PLAIN, n, n, n,
+                      bytes ? (const void *)&integer_one : &one, self->blocks[0], type, n,
+                      self->blocks[1], type, n, bytes ? (const void *)&integer_zero : &zero,
+                      self->blocks[2], bytes ? TYPE_I32 : type, n,
+                      bytes        ? COMPUTE_I32
+                      : self->tf32 ? COMPUTE_TF32
+                                   : COMPUTE_F32,
+                      ALGORITHM) == 0;
+}
+
 bool rival_products(void *data, uint64_t count) {
     const rival *self = data;
     const float one = 1, zero = 0;
-    const int n = self->n, type = self->dtype == ND_BF16 ? TYPE_BF16 : TYPE_F16;
+    const int n = self->n;
     const long long square = (long long)n * n;
     bool right = true;
     for (uint64_t i = 0; i < count && right; i++)
-        right = (self->dtype == ND_F32
-                     ? self->sgemm(self->handle, BLAS_PLAIN, BLAS_PLAIN, n, n, n, &one,
-                                   self->blocks[0], n, square, self->blocks[1], n, square, &zero,
-                                   self->blocks[2], n, square, 1)
-                     : self->gemm(self->handle, BLAS_PLAIN, BLAS_PLAIN, n, n, n, &one,
-                                  self->blocks[0], type, n, self->blocks[1], type, n, &zero,
-                                  self->blocks[2], type, n, COMPUTE_F32, ALGORITHM)) == 0;
+        right = self->dtype == ND_F32 && !self->tf32
+                    ? self->sgemm(self->handle, BLAS_PLAIN, BLAS_PLAIN, n, n, n, &one,
+                                  self->blocks[0], n, square, self->blocks[1], n, square, &zero,
+                                  self->blocks[2], n, square, 1) == 0
+                    : multiply(self);
     return cudaStreamSynchronize(self->stream) == cudaSuccess && right;
 }
 
@@ -191,8 +218,8 @@ bool rival_take_blocks(rival *self, size_t bytes) {
     return self && bytes && false;
 }
 
-bool rival_take_matrices(rival *self, nd_dtype dtype, int64_t n) {
-    return self && dtype && n && false;
+bool rival_take_matrices(rival *self, nd_dtype dtype, int64_t n, bool tf32) {
+    return self && dtype && n && tf32 && false;
 }
 
 bool rival_copies(void *data, uint64_t count) {

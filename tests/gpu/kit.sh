@@ -25,7 +25,7 @@ kit=tests/gpu/kit
 portable=(--//bazel:cuda=$setting --//bazel:blas=portable --//bazel:host_allocator=system)
 
 # Of the behaviours all but what asks for libnd.so, and what is left to a person.
-targets='(tests(//tests/gpu:operations_test + //tests/gpu:gradients_test + //tests/gpu:rows_test + //tests/gpu:joins_test + //tests/gpu:device_test + //tests/gpu:views_test + //tests/gpu:out_test + //tests/gpu:streams_test + //tests/gpu:training_graph_test)
+targets='(tests(//tests/gpu:operations_test + //tests/gpu:gradients_test + //tests/gpu:rows_test + //tests/gpu:joins_test + //tests/gpu:matmul_test + //tests/gpu:device_test + //tests/gpu:views_test + //tests/gpu:out_test + //tests/gpu:streams_test + //tests/gpu:training_graph_test)
     + (kind(cc_test, //tests/behaviour/...) except attr(tags, manual, //tests/behaviour/...) except //tests/behaviour:dead_shared)
     + //bench:gpu + //bench:gc_on_off + //bench:workloads)'
 [ $setting = on ] || targets="($targets + //tests/cudart:libcublas.so)"

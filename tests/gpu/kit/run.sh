@@ -165,10 +165,13 @@ anywhere=(autograd_cycles callbacks dead scoped tensors view_uses)
 
 part_tests() {
     local name
-    for name in operations gradients rows joins device views out streams training_graph; do
+    for name in operations gradients rows joins matmul device views out streams training_graph; do
         plan "${name}_test" 200 "tests/gpu/${name}_test"
     done
-    [ -n "$fake" ] || plan "operations_test without cuBLAS" 100 ND_CUBLAS=/nonexistent tests/gpu/operations_test
+    if [ -z "$fake" ]; then
+        plan "operations_test without cuBLAS" 100 ND_CUBLAS=/nonexistent tests/gpu/operations_test
+        plan "matmul_test without cuBLAS" 100 ND_CUBLAS=/nonexistent tests/gpu/matmul_test
+    fi
     for name in "${anywhere[@]}"; do
         plan "behaviour $name on the GPU" 60 ND_TEST_DEVICE=cuda "tests/behaviour/$name"
     done
@@ -186,7 +189,7 @@ part_sanitizers() {
         return
     fi
     # The shortest first; the longest, operations_test and views_test, may be cut off in the middle, and what they said until then counts.
-    for program in tests/behaviour/callbacks tests/gpu/{out,joins,rows,training_graph,streams,gradients,operations,views}_test; do
+    for program in tests/behaviour/callbacks tests/gpu/{out,joins,rows,training_graph,streams,matmul,gradients,operations,views}_test; do
         device=
         [[ $program != tests/behaviour/* ]] || device=cuda
         for tool in memcheck "memcheck --track-stream-ordered-races all" racecheck synccheck initcheck; do
@@ -213,6 +216,7 @@ part_figures() {
     fi
     ! command -v gnuplot >/dev/null || chart=(--plot "$files/gc_on_off.png")
     plan "bench gpu" 220 bench/gpu --json "$files/gpu.json"
+    [ -n "$fake" ] || plan "bench gpu, own products" 60 ND_CUBLAS=/nonexistent bench/gpu --only products --json "$files/own_products.json"
     plan "gc_on_off" ${fake:+4}120 bench/gc_on_off --device cuda "${small[@]}" --json "$files/gc_on_off.json" "${chart[@]}"
     for name in rnn_gru pipeline objects minilm cnn transformer wgan_gp serve large_images rnn_lstm long; do
         plan "workload $name" 60 bench/workloads --only "$name" --device cuda --seconds $seconds "${few[@]}" \
