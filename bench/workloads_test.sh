@@ -75,6 +75,7 @@ cat >"$folder/rivals/bin/python" <<'END'
 import json, os, sys
 
 name, folder, factor = sys.argv[2], sys.argv[7], float(os.environ["STAND_IN"])
+assert sys.argv[8:] == ["cpu"], sys.argv
 (workload,) = [x for x in json.load(open(os.environ["STAND_IN_FIGURES"]))["workloads"] if x["workload"] == name]
 side, done = workload["sides"][-1], 0
 values = [value * factor if i == 1 else value for i, value in enumerate(side["first_values"])]

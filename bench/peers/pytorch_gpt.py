@@ -78,15 +78,16 @@ class Transformer:
         matrices = [p for p in self.model.parameters() if p.ndim > 1]
         vectors = [p for p in self.model.parameters() if p.ndim == 1]
         groups = [{"params": matrices, "weight_decay": 0.1}, {"params": vectors, "weight_decay": 0.0}]
-        self.optimizer = torch.optim.AdamW(groups, lr=2e-3, betas=(0.9, 0.99))
+        self.optimizer = torch.optim.AdamW(groups, lr=2e-3, betas=(0.9, 0.99), fused=given.fused)
         warm_up = torch.optim.lr_scheduler.LinearLR(self.optimizer, 1 / self.WARM_UP, 1.0, self.WARM_UP)
         falling = max(steps - self.WARM_UP, 1)
         cosine = torch.optim.lr_scheduler.LambdaLR(self.optimizer, lambda i: 0.05 + 0.475 * (1 + math.cos(math.pi * min(i / falling, 1))))
         self.schedule = torch.optim.lr_scheduler.SequentialLR(self.optimizer, [warm_up, cosine], [self.WARM_UP])
 
     def draw_windows(self):
-        starts = torch.randint(0, len(self.text) - self.LENGTH, (self.BATCH, 1))
-        return self.text[starts + torch.arange(self.LENGTH + 1)]
+        device = self.text.device
+        starts = torch.randint(0, len(self.text) - self.LENGTH, (self.BATCH, 1), device=device)
+        return self.text[starts + torch.arange(self.LENGTH + 1, device=device)]
 
     def step(self):
         window = self.given.draw("windows", self.steps, self.draw_windows)

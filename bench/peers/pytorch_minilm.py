@@ -19,12 +19,12 @@ import minilm_files
 
 
 class Encoder:
-    """fused: queries, keys and values by one product, as ours has them; else by three."""
+    """fused: queries, keys and values by one product, as ours has them; else by three. The weights are on the device."""
 
-    def __init__(self, path, fused):
+    def __init__(self, path, fused, device="cpu"):
         config = minilm_files.load_config(path)
         self.heads, self.layers, self.fused = config["num_attention_heads"], config["num_hidden_layers"], fused
-        self.weights = {name: torch.from_numpy(array) for name, array in minilm_files.load(path).items()}
+        self.weights = {name: torch.from_numpy(array).to(device) for name, array in minilm_files.load(path).items()}
         for i in range(self.layers):
             for kind in ("weight", "bias"):
                 parts = [self.weights["encoder.layer.%d.attention.self.%s.%s" % (i, part, kind)] for part in ("query", "key", "value")]
@@ -47,12 +47,12 @@ class Encoder:
 
     @torch.inference_mode()
     def embed(self, ids, lengths=None):
-        """ids: [n, t]; lengths: [n], None where every token counts."""
+        """ids: [n, t]; lengths: [n], None where every token counts. Both are where the weights are."""
         t = ids.shape[1]
         words = functional.embedding(ids, self.weights["embeddings.word_embeddings.weight"])
         places = self.weights["embeddings.position_embeddings.weight"][:t] + self.weights["embeddings.token_type_embeddings.weight"][0]
         x = self.norm("embeddings.LayerNorm", words + places)
-        counted = None if lengths is None else torch.arange(t) < lengths[:, None]
+        counted = None if lengths is None else torch.arange(t, device=ids.device) < lengths[:, None]
         mask = None if lengths is None else counted[:, None, None, :]
         for i in range(self.layers):
             layer = "encoder.layer.%d." % i

@@ -1,12 +1,13 @@
 """The work of //bench:workloads in PyTorch, in turns.
 
-    pytorch_workloads.py NAME STEPS SEED THREADS DATA FOLDER
+    pytorch_workloads.py NAME STEPS SEED THREADS DATA FOLDER DEVICE
 
-Prints a line {"library": ...}, or {"skipped": ...} where PyTorch is not installed or has no such work. Then it reads lines:
-a number of steps to do, answered by {"seconds", "value" (mean over them), "resident" (bytes), "value_0" ... (of each of
-the first steps)}; 0 ends it, answered by {"score", "resident" (at its peak)}. Models, batches, rates and schedules are those
-of bench/workloads/NAME.c. First parameters and what the first steps draw are in FOLDER, as bench/workloads/hand_over.h
-describes; where FOLDER is empty, and after those steps, PyTorch draws.
+Prints a line {"library": ...}, or {"skipped": ...} where PyTorch is not installed, has no such work or no such device. Then it
+reads lines: a number of steps to do, answered by {"seconds", "value" (mean over them), "resident" (bytes), "value_0" ... (of each
+of the first steps)}; 0 ends it, answered by {"score", "resident" (at its peak)}, on a GPU with "device" (bytes, likewise). Models,
+batches, rates and schedules are those of bench/workloads/NAME.c. First parameters and what the first steps draw are in FOLDER, as
+bench/workloads/hand_over.h describes; where FOLDER is empty, and after those steps, PyTorch draws. DEVICE is cpu or cuda. On a GPU
+all data are in its memory from the beginning, products are computed in f32, and Adam is the fused one.
 """
 
 import glob
@@ -40,7 +41,7 @@ except ImportError:
     sys.exit(0)
 
 
-def read_idx(folder, name):
+def read_idx(folder, name, given):
     """The file under its original name, or with .gz behind it."""
     path = os.path.join(folder, name)
     opened = open(path, "rb") if os.path.exists(path) else gzip.open(path + ".gz", "rb")
@@ -48,42 +49,47 @@ def read_idx(folder, name):
         content = file.read()
     ndim = content[3]
     shape = struct.unpack(">%dI" % ndim, content[4 : 4 + 4 * ndim])
-    return torch.from_numpy(numpy.frombuffer(content, numpy.uint8, offset=4 + 4 * ndim).copy().reshape(shape))
+    return given.place(numpy.frombuffer(content, numpy.uint8, offset=4 + 4 * ndim).copy().reshape(shape))
 
 
-def load_digits(data):
+def load_digits(data, given):
     """(images, labels) to train on and to test on: [n, 1, 28, 28] from 0 to 1."""
     folder = data or os.path.join(ROOT, "data", "mnist")
-    images, labels = read_idx(folder, "t10k-images-idx3-ubyte"), read_idx(folder, "t10k-labels-idx1-ubyte")
+    images, labels = read_idx(folder, "t10k-images-idx3-ubyte", given), read_idx(folder, "t10k-labels-idx1-ubyte", given)
     images = images.float().div(255).unsqueeze(1)
     if not data:
         return (images[:8000], labels[:8000].long()), (images[8000:], labels[8000:].long())
-    more = read_idx(folder, "train-images-idx3-ubyte").float().div(255).unsqueeze(1)
-    return (more, read_idx(folder, "train-labels-idx1-ubyte").long()), (images, labels.long())
+    more = read_idx(folder, "train-images-idx3-ubyte", given).float().div(255).unsqueeze(1)
+    return (more, read_idx(folder, "train-labels-idx1-ubyte", given).long()), (images, labels.long())
 
 
 def shuffled(samples, batch):
     """Batches of epoch after epoch, without short ones."""
     images, labels = samples
     while True:
-        order = torch.randperm(len(images))
+        order = torch.randperm(len(images), device=images.device)
         for begin in range(0, len(images) - batch + 1, batch):
             chosen = order[begin : begin + batch]
             yield images[chosen], labels[chosen]
 
 
 class Given:
-    """What was handed over."""
+    """What was handed over, and the device that everything is on."""
 
-    def __init__(self, folder):
-        self.folder = folder
+    def __init__(self, folder, device):
+        self.folder, self.device = folder, device
+        self.fused = device.type == "cuda"  # of Adam
         self.draws = self.load("drawn")
+
+    def place(self, array):
+        """The array's elements on the device: the one way there for what is read from files."""
+        return torch.from_numpy(array).to(self.device)
 
     def load(self, name):
         """Tensors by name; none where nothing was handed over under that one."""
         if not self.folder or not os.path.exists(os.path.join(self.folder, name + ".safetensors")):
             return {}
-        return {key: torch.from_numpy(array) for key, array in minilm_files.load(self.folder, name).items()}
+        return {key: self.place(array) for key, array in minilm_files.load(self.folder, name).items()}
 
     def fill(self, module, name, renamed=lambda key: key):
         """The module's first parameters and buffers, all of them, unless PyTorch is to draw its own."""
@@ -104,7 +110,7 @@ class Given:
 class Cnn:
     def __init__(self, steps, data, given):
         self.given, self.steps = given, 0
-        train, self.test = load_digits(data)
+        train, self.test = load_digits(data, given)
         self.batches = shuffled(train, 64)
         self.model = nn.Sequential(
             nn.Conv2d(1, 16, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2),
@@ -112,7 +118,7 @@ class Cnn:
             nn.Flatten(), nn.Linear(32 * 5 * 5, 128), nn.ReLU(), nn.Linear(128, 10),
         )
         given.fill(self.model, "model")
-        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=2e-3)
+        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=2e-3, fused=given.fused)
         self.schedule = torch.optim.lr_scheduler.CosineAnnealingLR(self.optimizer, steps)
 
     def step(self):
@@ -137,7 +143,7 @@ class WganGp:
 
     def __init__(self, steps, data, given):
         self.given, self.updates, self.steps = given, 0, 0
-        self.batches = shuffled(load_digits(data)[0], self.BATCH)
+        self.batches = shuffled(load_digits(data, given)[0], self.BATCH)
         self.generator = nn.Sequential(
             nn.Linear(self.NOISE, 2 * self.WIDTH * 49), nn.Unflatten(1, (2 * self.WIDTH, 7, 7)),
             nn.BatchNorm2d(2 * self.WIDTH), nn.ReLU(),
@@ -151,14 +157,15 @@ class WganGp:
         )
         given.fill(self.generator, "generator")
         given.fill(self.critic, "critic")
-        self.critic_optimizer = torch.optim.Adam(self.critic.parameters(), lr=1e-3, betas=(0.5, 0.9))
-        self.generator_optimizer = torch.optim.Adam(self.generator.parameters(), lr=1e-3, betas=(0.5, 0.9))
+        options = {"lr": 1e-3, "betas": (0.5, 0.9), "fused": given.fused}
+        self.critic_optimizer = torch.optim.Adam(self.critic.parameters(), **options)
+        self.generator_optimizer = torch.optim.Adam(self.generator.parameters(), **options)
 
     def noise(self, name, index):
-        return self.given.draw(name, index, lambda: torch.randn(self.BATCH, self.NOISE))
+        return self.given.draw(name, index, lambda: torch.randn(self.BATCH, self.NOISE, device=self.given.device))
 
     def penalty(self, real, fake):
-        parts = self.given.draw("parts", self.updates, lambda: torch.rand(self.BATCH, 1, 1, 1))
+        parts = self.given.draw("parts", self.updates, lambda: torch.rand(self.BATCH, 1, 1, 1, device=self.given.device))
         points = (fake + parts * (real - fake)).requires_grad_()
         # The slope alone, without a cycle: torch.autograd.grad, which its documentation asks for.
         (slope,) = torch.autograd.grad(self.critic(points).sum(), points, create_graph=True)
@@ -182,9 +189,9 @@ class WganGp:
         return distance.item()
 
 
-def load_pages():
+def load_pages(given):
     pages = b"".join(open(path, "rb").read() for path in sorted(glob.glob(os.path.join(ROOT, "docs", "*.md"))))
-    return torch.from_numpy(numpy.frombuffer(pages, numpy.uint8).copy()).long()
+    return given.place(numpy.frombuffer(pages, numpy.uint8).copy()).long()
 
 
 class Rnn(nn.Module):
@@ -193,7 +200,7 @@ class Rnn(nn.Module):
 
     def __init__(self, steps, kind, given):
         super().__init__()
-        text = load_pages()
+        text = load_pages(given)
         length = len(text) // self.TRACKS
         self.tracks = text[: self.TRACKS * length].view(self.TRACKS, length)
         self.position, self.state = 0, None
@@ -201,7 +208,7 @@ class Rnn(nn.Module):
         self.net = kind(self.EMBEDDED, self.HIDDEN)
         self.head = nn.Linear(self.HIDDEN, 256)
         given.fill(self, "model", lambda key: self.NAMES.get(key, key))
-        self.optimizer = torch.optim.Adam(self.parameters(), lr=5e-3)
+        self.optimizer = torch.optim.Adam(self.parameters(), lr=5e-3, fused=given.fused)
         self.schedule = torch.optim.lr_scheduler.LambdaLR(
             self.optimizer, lambda step: 0.1 + 0.45 * (1 + numpy.cos(numpy.pi * min(step / steps, 1)))
         )
@@ -241,15 +248,18 @@ class LargeImages:
     BATCH, SIDE, WIDTH, STAGES = 8, 512, 8, 4
 
     def __init__(self, steps, data, given):
-        self.images, self.labels = load_digits(data)[0]
+        self.images, self.labels = load_digits(data, given)[0]
         blocks = [Block(self.WIDTH, self.WIDTH, 1)]
         blocks += [Block(self.WIDTH << i, self.WIDTH << i + 1, 2) for i in range(self.STAGES - 1)]
         self.features = nn.Sequential(make_conv(3, self.WIDTH, 5, 2), nn.ReLU(), *blocks)
         self.head = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(self.WIDTH << self.STAGES - 1, 10))
         model = nn.Sequential(self.features, self.head)
         given.fill(model, "model")
-        self.optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
+        self.optimizer = torch.optim.Adam(model.parameters(), lr=2e-3, fused=given.fused)
         self.given, self.steps = given, 0
+
+    def draw_colours(self):
+        return torch.rand(self.BATCH, 3, 1, 1, device=self.given.device)
 
     def draw_map(self, features, gradient):
         drawn = torch.relu(-(features * gradient.mean((2, 3), keepdim=True)).sum(1))
@@ -259,7 +269,7 @@ class LargeImages:
         position = self.steps * self.BATCH % len(self.labels)
         chosen = slice(position, position + self.BATCH)
         shapes = functional.interpolate(self.images[chosen], size=self.SIDE, mode="bilinear")
-        ground, ink = (self.given.draw(name, self.steps, lambda: torch.rand(self.BATCH, 3, 1, 1)) for name in ("ground", "ink"))
+        ground, ink = (self.given.draw(name, self.steps, self.draw_colours) for name in ("ground", "ink"))
         self.steps += 1
         features = self.features(ground + shapes * (ink - ground))
         # The hook has features without a history, so that PyTorch's side keeps nothing.
@@ -278,13 +288,13 @@ class MiniLm:
     def __init__(self, steps, data, given):
         tokens = given.load("tokens")
         self.ids, self.lengths, self.position = tokens["ids"], tokens["lengths"], 0
-        encoders = [pytorch_minilm.Encoder(os.path.join(given.folder, "model"), fused) for fused in (False, True)]
+        encoders = [pytorch_minilm.Encoder(os.path.join(given.folder, "model"), fused, given.device) for fused in (False, True)]
         batch = self.next_batch()
-        times = [minilm_files.microseconds(lambda: encoder.embed(*batch)) for encoder in encoders]
+        times = [minilm_files.microseconds(lambda: wait(encoder.embed(*batch).device)) for encoder in encoders]
         self.encoder, self.position = encoders[times.index(min(times))], 0
 
     def next_batch(self):
-        chosen = torch.arange(self.position, self.position + self.BATCH) % len(self.lengths)
+        chosen = torch.arange(self.position, self.position + self.BATCH, device=self.ids.device) % len(self.lengths)
         self.position += self.BATCH
         lengths = self.lengths[chosen]
         return self.ids[chosen, : lengths.max()], lengths
@@ -299,7 +309,7 @@ WORKLOADS = {
     "wgan_gp": WganGp,
     "rnn_lstm": lambda steps, data, given: Rnn(steps, nn.LSTM, given),
     "rnn_gru": lambda steps, data, given: Rnn(steps, nn.GRU, given),
-    "transformer": lambda steps, data, given: Transformer(steps, load_pages(), given),
+    "transformer": lambda steps, data, given: Transformer(steps, load_pages(given), given),
     "large_images": LargeImages,
     "minilm": MiniLm,
 }
@@ -310,23 +320,40 @@ def resident_bytes():
         return int(file.read().split()[1]) * os.sysconf("SC_PAGESIZE")
 
 
+def wait(device):
+    """Until everything that is queued is done."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
 def main():
     name, steps, seed, threads, data = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]), sys.argv[5]
+    folder, device = sys.argv[6], torch.device(sys.argv[7])
     if name not in WORKLOADS:
         say(skipped="%s has no %s" % (os.path.basename(__file__), name))
         return
+    if device.type == "cuda" and not torch.cuda.is_available():
+        say(skipped="PyTorch has no CUDA device")
+        return
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     torch.manual_seed(seed)
     torch.set_num_threads(threads)
-    work, done = WORKLOADS[name](steps, data, Given(sys.argv[6])), 0
+    # For parameters alone: a default device would cost every call of the steps something.
+    with torch.device(device):
+        work, done = WORKLOADS[name](steps, data, Given(folder, device)), 0
     say(library="PyTorch %s" % torch.__version__)
     for line in sys.stdin:
         count = int(line)
         if count == 0:
             score = work.score() if hasattr(work, "score") else None
-            say(score=score, resident=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+            peaks = {"resident": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}
+            if device.type == "cuda":
+                peaks["device"] = torch.cuda.max_memory_allocated(device)
+            say(score=score, **peaks)
             return
         begin = time.perf_counter()
         values = [work.step() for _ in range(count)]
+        wait(device)
         seconds = time.perf_counter() - begin
         first = {"value_%d" % i: value for i, value in enumerate(values, done) if i < FIRST_STEPS}
         say(seconds=seconds, value=sum(values) / count, resident=resident_bytes(), **first)

@@ -13,7 +13,6 @@ static void write_first_values(bench_json *json, const side *side);
 static void write_turns(bench_json *json, const side *side);
 
 bool workload_report_json(const workload_report *report, const claim_list *claims) {
-    static const char *const devices[] = {[ND_CPU] = "cpu", [ND_CUDA] = "cuda"};
     FILE *stream = bench_open_result(report->settings->program, report->settings->json);
     if (!stream)
         return false;
@@ -21,7 +20,7 @@ bool workload_report_json(const workload_report *report, const claim_list *claim
     bench_json_begin_object(&json, NULL);
     bench_json_string(&json, "bench", "workloads");
     bench_machine_json(&json);
-    bench_json_string(&json, "device", devices[report->settings->device.kind]);
+    bench_json_string(&json, "device", settings_device_name(report->settings->device.kind));
     bench_json_integer(&json, "threads", (uint64_t)report->settings->threads);
     bench_json_integer(&json, "seed", report->settings->seed);
     bench_json_number(&json, "seconds", report->seconds);
@@ -70,6 +69,8 @@ static void write_side(bench_json *json, const side *side) {
     bench_json_number(json, "value", side_value(side, side));
     bench_json_number(json, "score", figures->outcome.score);
     bench_json_integer(json, "peak_resident_bytes", figures->peak_resident_bytes);
+    if (figures->peak_device_bytes)
+        bench_json_integer(json, "peak_device_bytes", figures->peak_device_bytes);
     if (!side->is_rival) {
         bench_json_string(json, "made", figures->outcome.text);
         bench_json_integer(json, "steps", (uint64_t)figures->steps);

@@ -1,6 +1,8 @@
 // Talks with the script.
 #include "bench/workloads/harness/rival.h"
 
+#include "bench/workloads/harness/settings.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -23,6 +25,7 @@ bool rival_start(rival *rival, const workload *workload, const run_settings *set
                                      threads,
                                      settings->options.data ? settings->options.data : "",
                                      settings->hand_over ? settings->hand_over : "",
+                                     settings_device_name(settings->options.device.kind),
                                      NULL};
     bench_peer answer;
     rival->process = bench_peer_open("pytorch_workloads.py", arguments, &answer);
@@ -69,6 +72,8 @@ void rival_finish(rival *rival, run_figures *ret_figures) {
         hear(rival, NULL, NULL, &answer)) {
         ret_figures->outcome.score = bench_peer_number(&answer, "score");
         ret_figures->peak_resident_bytes = (uint64_t)bench_peer_number(&answer, "resident");
+        double device = bench_peer_number(&answer, "device");
+        ret_figures->peak_device_bytes = isnan(device) ? 0 : (uint64_t)device;
         ret_figures->finished = true;
     }
     bench_peer_close(rival->process);

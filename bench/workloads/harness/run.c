@@ -241,6 +241,7 @@ static void read_totals(run *run) {
     nd_manager_get_stats(run->manager, &stats);
     for (int i = 0; i < ND_DEVICE_KIND_COUNT; i++)
         figures->peak_bytes += stats.peak_bytes[i];
+    figures->peak_device_bytes = stats.peak_bytes[ND_CUDA];
     nd_memory_device_stats device = ND_MEMORY_DEVICE_STATS_INIT;
     nd_synchronize(
         run->settings.options.device); // then what is pending is what data are rounded by

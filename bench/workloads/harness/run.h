@@ -48,7 +48,8 @@ typedef struct run_figures {
     bool finished;
     workload_outcome outcome;
     uint64_t peak_bytes;
-    uint64_t device_bytes; ///< of the device that data took in the end
+    uint64_t peak_device_bytes; ///< of a CUDA device's memory; 0 on the CPU
+    uint64_t device_bytes;      ///< of the device that data took in the end
     uint64_t peak_resident_bytes;
     uint64_t peak_address_bytes;
     uint64_t collections;

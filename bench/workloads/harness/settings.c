@@ -41,6 +41,11 @@ workload_settings settings_default(void) {
                                .most_bytes = (uint64_t)2 << 30};
 }
 
+const char *settings_device_name(nd_device_kind kind) {
+    static const char *const names[] = {[ND_CPU] = "cpu", [ND_CUDA] = "cuda"};
+    return names[kind];
+}
+
 int settings_read(int argc, char **argv, workload_settings *settings) {
     static const struct option options[] = {
         {"only", required_argument, NULL, 'o'},    {"device", required_argument, NULL, 'd'},
@@ -201,9 +206,8 @@ static bool read_strategy(workload_settings *settings, const char *text) {
 }
 
 static bool read_device(workload_settings *settings, const char *text) {
-    static const char *const names[] = {[ND_CPU] = "cpu", [ND_CUDA] = "cuda"};
     for (int kind = 0; kind < ND_DEVICE_KIND_COUNT; kind++) {
-        if (strcmp(text, names[kind]) == 0) {
+        if (strcmp(text, settings_device_name((nd_device_kind)kind)) == 0) {
             settings->device = (nd_device){(nd_device_kind)kind, 0};
             return true;
         }
@@ -240,7 +244,7 @@ static void print_help(const workload_settings *settings) {
            "  --seconds N       about how long all may take (default %.0f): on a slow or busy\n"
            "                    machine it does fewer steps, and says so\n"
            "  --threads N       of ndarc and of PyTorch (default: one per core)\n"
-           "  --device DEVICE   cpu (default) or cuda; PyTorch runs on the CPU\n"
+           "  --device DEVICE   cpu (default) or cuda, of ndarc and of PyTorch\n"
            "  --seed N          of parameters and order (default 11)\n"
            "  --data DIR        all 70,000 digits from DIR: train-images-idx3-ubyte and so on,\n"
            "                    each with or without .gz\n"

@@ -30,6 +30,8 @@ typedef struct workload_settings {
 
 /// The defaults: everything, off and on, on the CPU.
 workload_settings settings_default(void);
+/// "cpu" or "cuda".
+const char *settings_device_name(nd_device_kind kind);
 /// Reads the command line. Returns -1 to go on, else the exit status.
 int settings_read(int argc, char **argv, workload_settings *settings);
 /// Whether this workload was asked for.

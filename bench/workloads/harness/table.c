@@ -59,11 +59,14 @@ static void print_side(const contest *contest, const side *side) {
            number_text(rate, 1, side_rate(side)), ratio_text(ratio, contest, side),
            number_text(value, 4, side_value(side, side)));
     in_units(resident, figures->peak_resident_bytes);
+    char peak[NUMBER_TEXT] = "";
     if (side->is_rival) {
-        printf(" %9s %14s %10s %9s %10s %9s %10s\n", "", "", "", "", "", "", resident);
+        if (figures->peak_device_bytes)
+            in_units(peak, figures->peak_device_bytes);
+        printf(" %9s %14s %10s %9s %10s %9s %10s\n", "", "", peak, "", "", "", resident);
         return;
     }
-    char objects[NUMBER_TEXT], bytes[NUMBER_TEXT], peak[NUMBER_TEXT], collected[NUMBER_TEXT];
+    char objects[NUMBER_TEXT], bytes[NUMBER_TEXT], collected[NUMBER_TEXT];
     printf(" %9s %14s %10s %9s %7.0f us %6.1f ms %10s\n", with_commas(objects, last->live_objects),
            with_commas(bytes, last->live_bytes), in_units(peak, figures->peak_bytes),
            with_commas(collected, figures->collected_objects), figures->pause_seconds * 1e6,
