@@ -2,7 +2,8 @@
 // run time.
 //
 // An algorithm serves the problem that the heuristic was asked about, with as much workspace as it
-// said and pointers as aligned as it was told, and no other. ND_CUDART_CUBLASLT in the environment:
+// said and pointers as aligned as it was told, and no other. Where it may, it adds up parts of sums in
+// the results, which are of 16-bit floats rounded each time. ND_CUDART_CUBLASLT in the environment:
 // a status that creating a handle answers, 100: the heuristic knows nothing, 101: it has an answer
 // that says "not supported", 102: it fails, 103: it ends the program when it is asked twice.
 #include "tests/cudart/blas.h"
@@ -15,6 +16,7 @@
 enum { COMPUTE_F32 = 68, COMPUTE_F64 = 70, COMPUTE_TF32 = 77 };
 enum { TRANSA = 3, TRANSB = 4, EPILOGUE = 7, BIAS_POINTER = 8 };
 enum { RELU = 2, BIAS = 4 };
+enum { IN_PLACE = 1 };
 enum { WORKSPACE = 1, SUMS = 3, ALIGNMENT = 5, ALIGNMENTS = 4 };
 enum { KNOWS_NOTHING = 100, SAYS_NO = 101, FAILS = 102, ONCE = 103 };
 enum { OF_HANDLE = 0x17, OF_DESC, OF_LAYOUT, OF_PREFERENCE };
@@ -43,7 +45,8 @@ typedef struct preference {
 typedef struct algorithm {
     uint64_t problem, workspace;
     uint32_t alignment[ALIGNMENTS];
-    uint64_t unused[4];
+    uint64_t in_place; ///< parts of sums are added up in the results
+    uint64_t unused[3];
 } algorithm;
 typedef struct result {
     algorithm algorithm;
@@ -244,7 +247,8 @@ int cublasLtMatmulAlgoGetHeuristic(handle *of, const desc *p, const layout *a, c
     if (workspace > preferred->workspace)
         workspace = preferred->workspace;
     memset(ret_results, 0, sizeof *ret_results);
-    ret_results->algorithm = (algorithm){.problem = problem, .workspace = workspace};
+    ret_results->algorithm = (algorithm){
+        .problem = problem, .workspace = workspace, .in_place = preferred->sums & IN_PLACE};
     memcpy(ret_results->algorithm.alignment, preferred->alignment, sizeof preferred->alignment);
     ret_results->workspace = (size_t)workspace;
     ret_results->state = asked == SAYS_NO ? NOT_SUPPORTED : SUCCESS;
@@ -274,6 +278,7 @@ int cublasLtMatmul(handle *of, const desc *p, const void *alpha, const void *a,
                         .transpose_b = p->transb,
                         .relu = p->epilogue & RELU,
                         .tf32 = p->compute_type == COMPUTE_TF32,
+                        .reduced_sums = by->in_place && d_layout->type != F64,
                         .m = (int)d_layout->rows,
                         .n = (int)d_layout->columns,
                         .k = (int)(p->transa ? a_layout->rows : a_layout->columns),

@@ -200,7 +200,9 @@ static lt_question question_of(const lt_call *of, const nd_gemm *gemm) {
 
 static int describe_preference(lt_call *of, const lt_question *question) {
     const uint64_t workspace = MOST_WORKSPACE;
-    const uint32_t sums = ND__LT_SUMS_IN_PLACE | ND__LT_SUMS_IN_COMPUTE_TYPE;
+    // In place is in the results' dtype.
+    const bool narrow = question->dtype == ND_F16 || question->dtype == ND_BF16;
+    const uint32_t sums = ND__LT_SUMS_IN_COMPUTE_TYPE | (narrow ? 0 : ND__LT_SUMS_IN_PLACE);
     const uint32_t *given = question->alignment;
     const uint32_t alignments[] = {given[0], given[1], given[2], given[2]};
     int status = lt.create_preference(&of->preference);
