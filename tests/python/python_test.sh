@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# python_test.sh: the module of tools/python, with a Python that has NumPy and PyTorch where there is one, else with less.
+# python_test.sh FILE: a test of the module of tools/python, with a Python that has NumPy and PyTorch where there is one, else with less.
 set -eu
 root="$TEST_SRCDIR/$TEST_WORKSPACE"
 . "$root/tests/reference/python.sh"
@@ -7,4 +7,4 @@ python=$(python_with "numpy, torch") || python=$(python_with numpy) || python=py
 export ND_LIBRARY="$root/libnd.so" ND_INCLUDE="$root/include" ND_INTERFACE="$root/tests/symbols/interface.txt"
 export ND_PROGRAM="$root/tests/python/libprogram.so"
 export PYTHONPATH="$root/tools/python" PYTHONDONTWRITEBYTECODE=1
-exec "$python" "$root/tests/python/python_test.py"
+exec "$python" "$root/$1"
