@@ -18,6 +18,7 @@ typedef struct nd_cuda_queue {
     void *stream;          ///< cudaStream_t
     int multiprocessors;   ///< of the device
     int shared_bytes;      ///< of shared memory that a block may have there when it asks
+    bool overlaps;         ///< a kernel's blocks may come while those before it on the stream end
     int32_t *out_of_range; ///< host memory that the device can write
     void *context;         ///< for the functions below
     nd_status (*allocate)(void *context, size_t bytes, void **ret_pointer);

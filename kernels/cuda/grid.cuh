@@ -119,15 +119,27 @@ inline nd_status status_of(cudaError_t error) {
     return error == cudaErrorMemoryAllocation ? ND_ERROR_OUT_OF_MEMORY : ND_ERROR_DEVICE;
 }
 
+/// The first thing that every kernel does. Its blocks may be there before the kernel in front of it on the
+/// stream has ended (launch_with_shared): here they wait for its end and see all that it wrote, and so
+/// what came before that one, which waited likewise. Those of the next may come from now on.
+__device__ __forceinline__ void begin_kernel() {
+#if defined CUDART_FAKE || __CUDA_ARCH__ >= 900
+    cudaTriggerProgrammaticLaunchCompletion();
+    cudaGridDependencySynchronize();
+#endif
+}
+
 template <class Body>
 __global__ void __launch_bounds__(block_threads, least_thread_blocks<Body>)
     thread_kernel(Body body) {
+    begin_kernel();
     body((int64_t)blockIdx.x, (int)threadIdx.x);
 }
 
 template <class Body>
 __global__ void __launch_bounds__(block_threads, least_element_blocks)
     element_kernel(Body body, int64_t count) {
+    begin_kernel();
     int64_t index = (int64_t)blockIdx.x * block_threads + threadIdx.x;
     if (index < count)
         body(index);
@@ -193,6 +205,7 @@ __device__ __forceinline__ State joined_apart(const Join &join, State state, Gro
 template <class Body>
 __global__ void __launch_bounds__(block_threads, least_group_blocks<Body>)
     group_kernel(Body body, int64_t groups, GroupShape shape) {
+    begin_kernel();
     typedef typename Body::State State;
     __shared__ State states[block_threads];
     GroupPlace place(shape, blockIdx.x, (int)threadIdx.x);
@@ -234,6 +247,7 @@ rows_joined(const Body &body, typename Body::Kept &kept, int lane, bool inside,
 template <class Body>
 __global__ void __launch_bounds__(Body::threads, Body::least_blocks)
     row_kernel(Body body, int64_t rows) {
+    begin_kernel();
     typedef typename Body::State State;
     __shared__ State states[Body::rounds * (Body::threads / warp_threads)];
     int thread = (int)threadIdx.x, lane = thread % Body::lanes;
@@ -259,6 +273,7 @@ __device__ __forceinline__ void one_phase(const Body &body, int64_t step,
 
 template <class Body>
 __global__ void __launch_bounds__(Body::threads, Body::least_blocks) phase_kernel(Body body) {
+    begin_kernel();
     __shared__ typename Body::Shared shared;
     typename Body::Own own;
     body.begin((int64_t)blockIdx.x, (int)threadIdx.x, own);
@@ -282,6 +297,11 @@ nd_status launch_with_shared(const nd_cuda_queue *queue, int64_t blocks, int thr
     config.blockDim = dim3((unsigned)threads);
     config.dynamicSmemBytes = shared_bytes;
     config.stream = (cudaStream_t)queue->stream;
+    cudaLaunchAttribute overlap = {};
+    overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    overlap.val.programmaticStreamSerializationAllowed = 1;
+    config.attrs = &overlap;
+    config.numAttrs = queue->overlaps ? 1 : 0;
     cudaError_t error = cudaSuccess;
     // For each launch, of the current device: nothing is kept between calls.
     if (shared_bytes > 0)

@@ -135,6 +135,7 @@ template <class Thread> struct OwnThread {
 
 template <class Body>
 __global__ void __launch_bounds__(Body::threads, Body::resident) pipeline_kernel(Body body) {
+    begin_kernel();
     typedef typename Body::Thread Thread;
     typedef typename Body::Slot Slot;
     ND_RING_MEMORY(memory);

@@ -41,6 +41,7 @@ template <class Thread> struct Lanes { const Thread *const *thread; };
 
 template <class Body>
 __global__ void __launch_bounds__(block_threads, Body::resident) tile_kernel(Body body) {
+    begin_kernel();
     typedef typename Body::Thread Thread;
     __shared__ typename Body::Shared shared[2];
     const int thread = (int)threadIdx.x;

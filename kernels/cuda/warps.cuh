@@ -70,6 +70,7 @@ one_warp_phase(const Body &body, int64_t step, typename Body::Shared &shared,
 
 template <class Body>
 __global__ void __launch_bounds__(Body::threads, Body::least_blocks) warp_kernel(Body body) {
+    begin_kernel();
     typedef typename Body::Own Own;
     __shared__ typename Body::Shared shared;
     Own own;

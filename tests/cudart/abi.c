@@ -38,6 +38,7 @@ SAME(cudaDevAttrComputeCapabilityMinor, 76);
 SAME(cudaDevAttrMaxSharedMemoryPerBlockOptin, 97);
 SAME(cudaDevAttrMemoryPoolsSupported, 115);
 SAME(cudaFuncAttributeMaxDynamicSharedMemorySize, 8);
+SAME(cudaLaunchAttributeProgrammaticStreamSerialization, 6);
 SAME(cudaComputeModeProhibited, 2);
 SAME(cudaMemcpyHostToDevice, 1);
 SAME(cudaMemcpyDeviceToHost, 2);
@@ -60,6 +61,8 @@ SAME(sizeof(struct cudaMemPoolProps), 88);
 SAME(offsetof(struct cudaMemPoolProps, location), 8);
 SAME(offsetof(struct cudaMemPoolProps, maxSize), 24);
 SAME(sizeof(cudaLaunchConfig_t), 56);
+SAME(sizeof(cudaLaunchAttribute), 72);
+SAME(offsetof(cudaLaunchAttribute, val), 8);
 SAME(offsetof(cudaLaunchConfig_t, blockDim), 12);
 SAME(offsetof(cudaLaunchConfig_t, stream), 32);
 

@@ -106,7 +106,10 @@ static cudaError_t launch(const char *call, const cudaLaunchConfig_t *config, co
     dim3 grid = config->gridDim, threads = config->blockDim;
     if (grid.x == 0 || grid.x > INT32_MAX || threads.x == 0 || threads.x > MOST_THREADS)
         return cudaErrorInvalidConfiguration;
-    if (grid.y != 1 || grid.z != 1 || threads.y != 1 || threads.z != 1 || config->numAttrs != 0)
+    const cudaLaunchAttribute *attribute = config->numAttrs > 0 ? config->attrs : NULL;
+    if (grid.y != 1 || grid.z != 1 || threads.y != 1 || threads.z != 1 || config->numAttrs > 1 ||
+        (attribute && (attribute->id != cudaLaunchAttributeProgrammaticStreamSerialization ||
+                       stream->device->capability < 90)))
         return cudaErrorNotSupported;
     if (config->dynamicSmemBytes > CUDART_SHARED &&
         config->dynamicSmemBytes > (size_t)kernel->shared_asked[stream->device->ordinal])
@@ -117,6 +120,7 @@ static cudaError_t launch(const char *call, const cudaLaunchConfig_t *config, co
     step->grid = grid;
     step->threads = threads;
     step->shared_bytes = config->dynamicSmemBytes;
+    step->overlaps = attribute && attribute->val.programmaticStreamSerializationAllowed;
     step->arguments = copy_arguments(kernel->binary, arguments);
     step->order = cudart_draw(UINT64_MAX);
     cudart_issue(step);
@@ -196,6 +200,12 @@ static void give_shared_memory(size_t bytes) {
         memset(shared_now, cudart.poison, bytes);
 }
 
+static unsigned awaited; ///< threads of the block that waited for what is queued before
+
+void cudart_earlier_awaited(void) {
+    awaited++;
+}
+
 static void run_one(void *data, unsigned i) {
     const cudart_step *step = data;
     threadIdx.x = i;
@@ -211,10 +221,14 @@ void cudart_run_kernel(cudart_step *step) {
     for (unsigned i = 0; i < step->grid.x; i++) {
         blockIdx = (dim3){cudart_shuffled(i, step->grid.x, order), 0, 0};
         give_shared_memory(step->shared_bytes);
+        awaited = 0;
         if (kernel->without_barrier)
             for (unsigned thread = 0; thread < threads; thread++)
                 run_one(step, cudart_shuffled(thread, threads, order >> 8));
         else
             kernel->without_barrier = !cudart_run_block(threads, run_one, step, order >> 8);
+        if (step->overlaps && awaited != threads)
+            cudart_abort(NULL, "%s may begin early and does not wait for what is queued before it",
+                         step->name);
     }
 }

@@ -149,6 +149,7 @@ typedef struct cudart_step {
     struct cudart_kernel *kernel;
     dim3 grid, threads;
     size_t shared_bytes;
+    bool overlaps;       ///< it may begin before what is queued in front of it has ended
     uint64_t order;      ///< of a block's threads
     void **arguments;    ///< owned, with what they point to
     cudart_graph *graph; ///< of which it is a launched node, and which owns the rest; else NULL

@@ -140,6 +140,19 @@ static int host_memory_gone(void) {
     return 0;
 }
 
+static int overlapping_half_awaited(void) {
+    cudaStream_t stream = stream_new();
+    float *x = floats(stream), host[COUNT];
+    (void)test_overlapping_fill(x, COUNT, 3, 64, stream);
+    to_host(host, x, stream);
+    (void)cudaStreamSynchronize(stream);
+    if (host[0] != 3)
+        return 0;
+    (void)test_overlapping_fill(x, COUNT, 4, 63, stream);
+    (void)cudaStreamSynchronize(stream);
+    return 0;
+}
+
 static int child_calls(void) {
     (void)stream_new();
     pid_t child = fork();
@@ -175,6 +188,7 @@ static void test_what_must_not_be_done_ends_the_program(void **state) {
     assert_ends("dead_stream", "a stream is used that was destroyed");
     assert_ends("wrong_direction", "not what a copy of kind 2 has");
     assert_ends("host_memory_gone", "finds no memory of the host");
+    assert_ends("overlapping_half_awaited", "does not wait for what is queued before");
     assert_ends("child_calls", "in the child of a process");
     assert_ends("exit_calls", "when exit() had begun");
     setenv("ND_CUDART_RACES", "1", 1);
@@ -297,6 +311,7 @@ static const role roles[] = {
     {"dead_stream", dead_stream},
     {"wrong_direction", wrong_direction},
     {"host_memory_gone", host_memory_gone},
+    {"overlapping_half_awaited", overlapping_half_awaited},
     {"child_calls", child_calls},
     {"exit_calls", exit_calls},
     {"sticky", sticky},

@@ -13,6 +13,15 @@ __global__ void fill_kernel(float *to, long count, float value) {
         to[i] = value;
 }
 
+/// The same, launched to overlap; only `waits` of a block's threads wait.
+__global__ void late_fill_kernel(float *to, long count, float value, unsigned waits) {
+    if (threadIdx.x < waits)
+        cudaGridDependencySynchronize();
+    long i = (long)blockIdx.x * THREADS + threadIdx.x;
+    if (i < count)
+        to[i] = value;
+}
+
 __global__ void add_kernel(float *to, const float *from, long count) {
     long i = (long)blockIdx.x * THREADS + threadIdx.x;
     if (i < count)
@@ -115,6 +124,17 @@ cudaLaunchConfig_t blocks_for(long count, cudaStream_t stream) {
 cudaError_t test_fill(float *to, long count, float value, cudaStream_t stream) {
     cudaLaunchConfig_t config = blocks_for(count, stream);
     return cudaLaunchKernelEx(&config, fill_kernel, to, count, value);
+}
+
+cudaError_t test_overlapping_fill(float *to, long count, float value, unsigned waits,
+                                  cudaStream_t stream) {
+    cudaLaunchConfig_t config = blocks_for(count, stream);
+    cudaLaunchAttribute overlap = {};
+    overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    overlap.val.programmaticStreamSerializationAllowed = 1;
+    config.attrs = &overlap;
+    config.numAttrs = 1;
+    return cudaLaunchKernelEx(&config, late_fill_kernel, to, count, value, waits);
 }
 
 cudaError_t test_add(float *to, const float *from, long count, cudaStream_t stream) {

@@ -7,6 +7,10 @@
 extern "C" {
 #endif
 cudaError_t test_fill(float *to, long count, float value, cudaStream_t stream);
+/// The same by a kernel that may begin before what is queued in front of it has ended; `waits` of each 64
+/// threads wait for that.
+cudaError_t test_overlapping_fill(float *to, long count, float value, unsigned waits,
+                                  cudaStream_t stream);
 /// to += from
 cudaError_t test_add(float *to, const float *from, long count, cudaStream_t stream);
 /// Each 64 elements the other way round; without `wait` it lacks a barrier.

@@ -74,11 +74,20 @@ static int attribute(enum cudaDeviceAttr name, int ordinal) {
     return nd__cuda_status(cudaDeviceGetAttribute(&value, name, ordinal)) == ND_OK ? value : 0;
 }
 
+static int capability_of(int ordinal) {
+    return 10 * attribute(cudaDevAttrComputeCapabilityMajor, ordinal) +
+           attribute(cudaDevAttrComputeCapabilityMinor, ordinal);
+}
+
+/// From Hopper on; ND_CUDA_OVERLAP=0 in the environment forbids it.
+static bool can_overlap(int ordinal) {
+    const char *chosen = secure_getenv("ND_CUDA_OVERLAP");
+    return capability_of(ordinal) >= 90 && !(chosen && strcmp(chosen, "0") == 0);
+}
+
 /// True when the kernels can be loaded on a device and its memory can be stream-ordered.
 static bool is_usable(int ordinal) {
-    int capability = 10 * attribute(cudaDevAttrComputeCapabilityMajor, ordinal) +
-                     attribute(cudaDevAttrComputeCapabilityMinor, ordinal);
-    return capability >= nd__cuda_minimum_capability() &&
+    return capability_of(ordinal) >= nd__cuda_minimum_capability() &&
            attribute(cudaDevAttrMemoryPoolsSupported, ordinal) &&
            attribute(cudaDevAttrComputeMode, ordinal) != cudaComputeModeProhibited;
 }
@@ -103,6 +112,7 @@ static void discover(void) {
         nd__cuda_stream_number(device, device_total++);
         device->ordinal = ordinal;
         device->multiprocessors = attribute(cudaDevAttrMultiProcessorCount, ordinal);
+        device->overlaps = can_overlap(ordinal);
         device->shared_bytes = attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, ordinal);
         pthread_mutex_init(&device->lock, NULL);
         pthread_mutex_init(&device->blas_lock, NULL);
@@ -418,6 +428,7 @@ static nd_status launch_on(nd_cuda_stream *stream, const nd_kernel_call *call) {
         .stream = stream->handle,
         .multiprocessors = stream->device->multiprocessors,
         .shared_bytes = stream->device->shared_bytes,
+        .overlaps = stream->device->overlaps,
         .out_of_range = stream->device->out_of_range,
         .context = stream,
         .allocate = scratch_allocate,
@@ -462,7 +473,9 @@ static nd_status cuda_launch_chains(int index, size_t count, const nd_chain *cha
     }
     if (status != ND_OK)
         return status;
-    nd_cuda_queue queue = {.stream = stream->handle, .multiprocessors = device->multiprocessors};
+    nd_cuda_queue queue = {.stream = stream->handle,
+                           .multiprocessors = device->multiprocessors,
+                           .overlaps = device->overlaps};
     status = nd__cuda_chains(&queue, count, chains);
     for (size_t i = 0; i < count; i++) {
         nd__order_of_chain(&chains[i], accesses);

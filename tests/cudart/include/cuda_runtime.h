@@ -3,7 +3,7 @@
 // thread.
 //
 // Holds what kernels/cuda/ uses: one-dimensional grids, static shared memory, dynamic one by
-// cudart_shared_memory(), __syncthreads(), shuffles of 32-bit words.
+// cudart_shared_memory(), __syncthreads(), shuffles of 32-bit words, waiting for what is queued before.
 #ifndef ND_TESTS_CUDART_CUDA_RUNTIME_H
 #define ND_TESTS_CUDART_CUDA_RUNTIME_H
 #include "cuda_runtime_api.h"
@@ -25,6 +25,11 @@ extern dim3 threadIdx, blockIdx, blockDim, gridDim;
 
 inline void __syncthreads() {
     cudart_barrier();
+}
+inline void cudaTriggerProgrammaticLaunchCompletion() {
+}
+inline void cudaGridDependencySynchronize() {
+    cudart_earlier_awaited();
 }
 inline uint32_t __shfl_sync(unsigned mask, uint32_t word, int source, int width = 32) {
     unsigned lane = threadIdx.x % 32;

@@ -156,7 +156,20 @@ typedef struct dim3 {
 } dim3;
 #endif
 
-struct cudaLaunchAttribute_st;
+typedef enum cudaLaunchAttributeID {
+    cudaLaunchAttributeProgrammaticStreamSerialization = 6,
+} cudaLaunchAttributeID;
+
+typedef union cudaLaunchAttributeValue {
+    int programmaticStreamSerializationAllowed;
+    char pad[64];
+} cudaLaunchAttributeValue;
+
+typedef struct cudaLaunchAttribute_st {
+    cudaLaunchAttributeID id;
+    char pad[8 - sizeof(cudaLaunchAttributeID)];
+    cudaLaunchAttributeValue val;
+} cudaLaunchAttribute;
 
 typedef struct cudaLaunchConfig_st {
     dim3 gridDim, blockDim;

@@ -24,6 +24,8 @@ extern "C" {
 int cudart_is_registered(const void *function);
 /// The dynamic shared memory of the block that runs, as much as its launch asked for; poison at first.
 void *cudart_shared_memory(void);
+/// Where a kernel that was launched to overlap waits for what is queued before it.
+void cudart_earlier_awaited(void);
 /// Where all threads of a block wait for one another.
 void cudart_barrier(void);
 /// Where the lanes of a warp that `mask` names wait for one another; the word of lane `source`.
