@@ -1,4 +1,4 @@
-// linear by cuBLASLt. See cublaslt.h.
+// linear, and small products, by cuBLASLt. See cublaslt.h.
 //
 // It is opened beside cuBLAS: where ND_CUBLAS names a file libcublas…, the one named libcublasLt…
 // in the same folder. Its GELU is the approximation by tanh, nd_gelu is exact: so of the
@@ -15,6 +15,9 @@
 
 /// What it may ask for, as NVIDIA recommends for Hopper.
 #define MOST_WORKSPACE ((size_t)32 << 20)
+
+/// Of a plain product that it takes: of larger ones the host's time does not count.
+#define MOST_PRODUCTS 0x1p31
 
 typedef int create_function(void **ret_handle);
 typedef int destroy_function(void *made);
@@ -272,6 +275,15 @@ static nd_status run_gemm(void *context, const nd_gemm *gemm) {
     return multiply(of, gemm, &answer.chosen);
 }
 
+/// With the library open. `of` has what is behind the product.
+static nd_status run(nd_cuda_device *device, const nd_kernel_call *call, lt_call *of) {
+    nd_status status = handle_ready(device);
+    if (status == ND_OK)
+        status = nd__gemm_matmul(call, run_gemm, of);
+    release_call(of);
+    return status;
+}
+
 nd_status nd__cublaslt_linear(nd_cuda_device *device, const nd_cuda_queue *queue,
                               const nd_kernel_call *call, bool *ret_activated) {
     const bool has_bias = call->noperands > 3;
@@ -283,14 +295,25 @@ nd_status nd__cublaslt_linear(nd_cuda_device *device, const nd_cuda_queue *queue
     nd__library_settle(&state, open_library);
     if (!lt.found)
         return ND_ERROR_UNSUPPORTED;
-    nd_status status = handle_ready(device);
-    if (status != ND_OK)
-        return status;
     lt_call of = {.device = device, .queue = queue};
     of.bias = has_bias ? call->operand[3].data : NULL;
     of.epilogue = (is_relu ? ND__LT_EPILOGUE_RELU : 0) | (has_bias ? ND__LT_EPILOGUE_BIAS : 0);
-    status = nd__gemm_matmul(call, run_gemm, &of);
-    release_call(&of);
+    nd_status status = run(device, call, &of);
     *ret_activated = status == ND_OK && is_relu;
     return status;
+}
+
+nd_status nd__cublaslt_matmul(nd_cuda_device *device, const nd_cuda_queue *queue,
+                              const nd_kernel_call *call) {
+    const int64_t *i = call->attrs.i;
+    const nd_dtype dtype = call->operand[0].dtype;
+    const bool is_served = dtype == ND_F32 || dtype == ND_F16 || dtype == ND_BF16;
+    if (!is_served || call->ndim > 0 || call->attrs.f[0] != 0 ||
+        (double)i[0] * (double)i[1] * (double)i[2] > MOST_PRODUCTS)
+        return ND_ERROR_UNSUPPORTED;
+    nd__library_settle(&state, open_library);
+    if (!lt.found)
+        return ND_ERROR_UNSUPPORTED;
+    lt_call of = {.device = device, .queue = queue, .epilogue = ND__LT_EPILOGUE_NONE};
+    return run(device, call, &of);
 }

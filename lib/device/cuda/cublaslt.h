@@ -1,5 +1,6 @@
 // linear by cuBLASLt, which adds the bias and takes the larger of a sum and 0 while it still has
-// the sum in registers.
+// the sum in registers; and products so small that the host's time counts, of which a kept answer takes
+// less than cuBLAS.
 #ifndef ND_LIB_DEVICE_CUDA_CUBLASLT_H
 #define ND_LIB_DEVICE_CUDA_CUBLASLT_H
 #include "lib/device/cuda/library.h"
@@ -13,4 +14,8 @@ void nd__cublaslt_prepare(nd_cuda_device *device);
 /// queued, when cuBLASLt is missing, cannot express the call or knows no algorithm for it.
 nd_status nd__cublaslt_linear(nd_cuda_device *device, const nd_cuda_queue *queue,
                               const nd_kernel_call *call, bool *ret_activated);
+
+/// A small product of floats without a batch. ND_ERROR_UNSUPPORTED as above, and for all others.
+nd_status nd__cublaslt_matmul(nd_cuda_device *device, const nd_cuda_queue *queue,
+                              const nd_kernel_call *call);
 #endif

@@ -55,7 +55,7 @@ typedef struct nd_cuda_staging {
 typedef struct nd_cuda_device {
     int ordinal; ///< CUDA's number, which may differ: devices too old for the kernels are left out
     int multiprocessors;
-    bool overlaps; ///< see nd_cuda_queue
+    bool overlaps;        ///< see nd_cuda_queue
     int shared_bytes;     ///< of shared memory that a block may ask for
     int index;            ///< ndarc's number
     pthread_mutex_t lock; ///< of the first use, and of which streams are taken

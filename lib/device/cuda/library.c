@@ -176,10 +176,30 @@ static nd_status in_three_steps(nd_cuda_device *device, const nd_cuda_queue *que
     return status;
 }
 
+/// Whether each row of a [rows, columns] operand, or each column, begins at a multiple of 16 bytes.
+static bool is_aligned(const nd_operand *operand, int64_t row_stride, int64_t column_stride) {
+    const int64_t apart = row_stride == 1 ? column_stride : row_stride;
+    return (uintptr_t)operand->data % 16 == 0 && apart % 8 == 0;
+}
+
+/// For 16-bit floats whose rows are not aligned the libraries have kernels that round the product before
+/// they add the bias (seen with cuBLAS 13.1 on an H200); ndarc's own rounds once.
+static bool rounds_twice(const nd_kernel_call *call) {
+    const int64_t *i = call->attrs.i;
+    const nd_dtype dtype = call->operand[0].dtype;
+    return (dtype == ND_F16 || dtype == ND_BF16) && !(is_aligned(&call->operand[0], i[7], i[8]) &&
+                                                      is_aligned(&call->operand[1], i[3], i[4]) &&
+                                                      is_aligned(&call->operand[2], i[5], i[6]));
+}
+
 static nd_status multiply(nd_cuda_device *device, const nd_cuda_queue *queue,
                           const nd_kernel_call *call) {
-    if (call->op == ND_OP_matmul)
-        return nd__cublas_matmul(device, queue, call);
+    if (call->op == ND_OP_matmul) {
+        const nd_status status = nd__cublaslt_matmul(device, queue, call);
+        return status == ND_ERROR_UNSUPPORTED ? nd__cublas_matmul(device, queue, call) : status;
+    }
+    if (call->noperands > 3 && rounds_twice(call))
+        return ND_ERROR_UNSUPPORTED;
     // A sum that is already there would be lost when a second library begins anew.
     if (call->attrs.f[0] != 0)
         return call->attrs.i[9] == 0 && call->noperands < 4 ? nd__cublas_matmul(device, queue, call)
