@@ -15,12 +15,25 @@ _ARCHITECTURES = {
     ],
 }
 
+# Of files with instructions that are in code for 9.0 alone, and in no portable form: newer GPUs translate what the file has beside them.
+_ARCHITECTURES_WITH_90A = {
+    "90": ["-gencode", "arch=compute_90a,code=sm_90a", "-gencode", "arch=compute_90,code=compute_90"],
+    "80_90": [
+        "-gencode",
+        "arch=compute_80,code=sm_80",
+        "-gencode",
+        "arch=compute_90a,code=sm_90a",
+        "-gencode",
+        "arch=compute_90,code=compute_90",
+    ],
+}
+
 # For the host's half of a .cu file. Without exceptions and guarded statics (nvcc makes those for the <<<>>> launches
 # that we do not use) it needs no C++ runtime, so neither does a C program that links it.
 _HOST_OPTIONS = ["-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra", "-fno-exceptions", "-fno-threadsafe-statics"]
 
 # nvcc names its temporary files by its process number, which is 2 in every sandbox: two at a time took each other's. $1 becomes what
-# ptxas says of each kernel for sm_90, and how many 16-byte accesses of global memory its portable form has.
+# ptxas says of each kernel for sm_90 (sm_90a), and how many 16-byte accesses of global memory its portable form has.
 _IN_A_FOLDER_OF_ITS_OWN = '''
 TMPDIR=$(mktemp -d) || exit
 export TMPDIR
@@ -48,8 +61,6 @@ def _cuda_objects(ctx):
     compilation = [dep[CcInfo].compilation_context for dep in ctx.attr.deps]
     headers = depset(ctx.files.hdrs, transitive = [context.headers for context in compilation])
     arguments = ["-c", "-O3", "-std=c++17", "-Xcompiler", ",".join(_HOST_OPTIONS)]
-    arguments += ctx.attr.architectures
-
     # A fifth of the size; what a program uses is expanded when it is loaded.
     arguments += ["-Xfatbin", "-compress-all"]
     if "-Werror" in ctx.fragments.cpp.copts:
@@ -68,9 +79,12 @@ def _cuda_objects(ctx):
     for source in ctx.files.srcs:
         object = ctx.actions.declare_file("%s/%s.o" % (ctx.label.name, source.basename))
         budget = ctx.actions.declare_file("%s/%s.budget" % (ctx.label.name, source.basename))
+        own = ctx.attr.architectures
+        if source.basename in ctx.attr.for_sm_90a:
+            own = ctx.attr.architectures_with_90a + ["-DND_CODE_FOR_SM_90A=1"]
         ctx.actions.run_shell(
             command = _IN_A_FOLDER_OF_ITS_OWN,
-            arguments = [budget.path, NVCC] + arguments + [source.path, "-o", object.path],
+            arguments = [budget.path, NVCC] + arguments + own + [source.path, "-o", object.path],
             inputs = depset([source], transitive = [headers]),
             outputs = [object, budget],
             env = {"PATH": "/usr/local/bin:/usr/bin:/bin"},
@@ -85,7 +99,9 @@ _cuda_objects_rule = rule(
     _cuda_objects,
     attrs = {
         "architectures": attr.string_list(),
+        "architectures_with_90a": attr.string_list(),
         "deps": attr.label_list(providers = [CcInfo]),
+        "for_sm_90a": attr.string_list(),
         "hdrs": attr.label_list(allow_files = True),
         "local_defines": attr.string_list(),
         "srcs": attr.label_list(allow_files = [".cu"]),
@@ -110,13 +126,14 @@ def when_nvcc(values):
     """`values` where nvcc compiles the kernels; else nothing."""
     return _select(values, [])
 
-def cuda_library(name, srcs, on_fake_runtime, hdrs = [], deps = [], local_defines = [], **kwargs):
+def cuda_library(name, srcs, on_fake_runtime, for_sm_90a = [], hdrs = [], deps = [], local_defines = [], **kwargs):
     """A C-callable library of .cu files, and <name>_budget, what the compiler says of their kernels.
 
     Args:
       name: of the library.
       srcs: the .cu files; each becomes one object.
       on_fake_runtime: a library of the same functions for //tests/cudart, taken where //bazel:cuda is fake.
+      for_sm_90a: those of srcs that are compiled for sm_90a in place of sm_90, with ND_CODE_FOR_SM_90A=1.
       hdrs: headers and .inc files that they share, and that dependants may include.
       deps: libraries whose headers they use.
       local_defines: preprocessor definitions for the .cu files.
@@ -132,6 +149,11 @@ def cuda_library(name, srcs, on_fake_runtime, hdrs = [], deps = [], local_define
                 str(Label("//bazel:cuda_architectures_is_80_90")): _ARCHITECTURES["80_90"],
                 "//conditions:default": _ARCHITECTURES["90"],
             }),
+            architectures_with_90a = select({
+                str(Label("//bazel:cuda_architectures_is_80_90")): _ARCHITECTURES_WITH_90A["80_90"],
+                "//conditions:default": _ARCHITECTURES_WITH_90A["90"],
+            }),
+            for_sm_90a = for_sm_90a,
             deps = deps,
             local_defines = local_defines,
             tags = ["manual"],

@@ -19,6 +19,7 @@ typedef struct test_product {
     uint16_t *memory[PRODUCT_OPERANDS];
     int64_t elements[PRODUCT_OPERANDS];
     int multiprocessors, shared_bytes; ///< of the device that it is for
+    bool has_warpgroups;
 } test_product;
 
 static inline int64_t test_product_draw(uint64_t *random, int64_t bound) {
@@ -74,6 +75,7 @@ static inline test_product test_product_new(nd_dtype dtype, uint64_t *random) {
     const int64_t out_gaps[] = {0, 3, 8}, out_row = n + out_gaps[test_product_draw(random, 3)];
     p.multiprocessors = multiprocessors[test_product_draw(random, 4)];
     p.shared_bytes = shared[test_product_draw(random, 4)] << 10;
+    p.has_warpgroups = test_product_draw(random, 2);
     nd_kernel_call *call = &p.call;
     *call = (nd_kernel_call){.op = ND_OP_matmul, .noperands = 3, .ndim = 1, .shape = {entries}};
     call->operand[0].dtype = dtype;
@@ -148,11 +150,11 @@ static inline bool test_product_is_right(const test_product *p, const uint16_t *
         fprintf(
             stderr,
             "%lld products of [%lld, %lld] (strides %lld, %lld) and [%lld, %lld] (%lld, %lld) on "
-            "%d multiprocessors with %d bytes: [%lld, %lld, %lld] is %g, not %g\n",
+            "%d multiprocessors with %d bytes%s: [%lld, %lld, %lld] is %g, not %g\n",
             (long long)p->call.shape[0], (long long)i[0], (long long)i[2], (long long)i[3],
             (long long)i[4], (long long)i[2], (long long)i[1], (long long)i[5], (long long)i[6],
-            p->multiprocessors, p->shared_bytes, (long long)entry, (long long)row,
-            (long long)column, now, expected);
+            p->multiprocessors, p->shared_bytes, p->has_warpgroups ? " and wgmma" : "",
+            (long long)entry, (long long)row, (long long)column, now, expected);
         return false;
     }
     return true;

@@ -30,6 +30,7 @@ class Kernel:
     def __init__(self, file):
         self.file = file
         self.name = ""
+        self.serialized = False  # its wgmma: each waits for the one before
         self.registers = self.shared = self.local = self.spilled = self.loads = self.stores = 0
 
     def line(self):
@@ -41,14 +42,16 @@ def read(path):
     """The kernels of one file, by their mangled names."""
     kernels, now, others = {}, None, re.compile(r"Function properties for (\S+)")
     file = os.path.basename(path).removesuffix(".budget")
-    described = ""
+    described, serialized = "", []
     for line in open(path):
-        entry = re.search(r"Compiling entry function '(\S+)' for 'sm_(\d+)'", line)
+        entry = re.search(r"Compiling entry function '(\S+)' for 'sm_(\w+)'", line)
         if entry:
-            now = kernels.setdefault(entry[1], Kernel(file)) if entry[2] == "90" else None
+            now = kernels.setdefault(entry[1], Kernel(file)) if entry[2] in ("90", "90a") else None
             described = entry[1]
         elif others.search(line):
             described = others.search(line)[1]
+        elif "wgmma.mma_async instructions are serialized" in line:
+            serialized.append(line)
         elif line.startswith("wide:"):
             _, name, what, count = line.split()
             if name in kernels:
@@ -64,6 +67,8 @@ def read(path):
                 now.registers = int(used[1])
                 shared = re.search(r"(\d+) bytes smem", line)
                 now.shared = int(shared[1]) if shared else 0
+    for name, kernel in kernels.items():
+        kernel.serialized = any("'%s'" % name in line for line in serialized)
     return kernels
 
 
@@ -102,7 +107,7 @@ def read_all(paths):
     return sorted(kernels, key=lambda kernel: (kernel.file, kernel.name))
 
 
-HEAD = """What nvcc {version} gives each CUDA kernel for sm_90, made by `./bazelw run //kernels/cuda:budget`; a test holds it.
+HEAD = """What nvcc {version} gives each CUDA kernel for sm_90 (sm_90a where a file is compiled for that), made by `./bazelw run //kernels/cuda:budget`; a test holds it.
 
 regs    registers of a thread
 shared  bytes of shared memory of a block, without what its launch adds (a pipeline's ring)
@@ -131,6 +136,8 @@ def broken_rules(kernels):
         if (kernel.local or kernel.spilled) and not allowed:
             yield "%s: %s has %d bytes of local memory and spills %d" % (
                 kernel.file, kernel.name, kernel.local, kernel.spilled)
+        if kernel.serialized:
+            yield "%s: the wgmma of %s are serialized" % (kernel.file, kernel.name)
         if re.search(STREAMS, kernel.name) and not kernel.loads and not kernel.stores:
             yield "%s: %s moves no 16 bytes at once" % (kernel.file, kernel.name)
 

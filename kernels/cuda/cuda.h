@@ -19,6 +19,7 @@ typedef struct nd_cuda_queue {
     int multiprocessors;   ///< of the device
     int shared_bytes;      ///< of shared memory that a block may have there when it asks
     bool overlaps;         ///< a kernel's blocks may come while those before it on the stream end
+    bool has_warpgroups;   ///< wgmma: the device's compute capability is 9.0, no other
     int32_t *out_of_range; ///< host memory that the device can write
     void *context;         ///< for the functions below
     nd_status (*allocate)(void *context, size_t bytes, void **ret_pointer);

@@ -4,6 +4,7 @@
 #define ND_KERNELS_CUDA_MATMUL_HALVES_CUH
 #include "kernels/cuda/product.cuh"
 #include "kernels/cuda/tensor_pipeline.cuh"
+#include "kernels/cuda/warpgroup_pipeline.cuh"
 
 namespace nd_cuda {
 
@@ -26,23 +27,26 @@ inline AlignedOperand aligned_operand(const nd_kernel_call *call, int operand) {
                           aligned && line_stride == 1 && k_stride % 8 == 0 && lines % 8 == 0};
 }
 
-/// What a tile costs, computed for a H100 (tensor_pipeline.cuh).
+/// What a tile costs: fitted to products of 2,048 to 8,192 rows, columns and k on an H200.
 struct TileCost {
     int rows, columns;
     int cycles; ///< of a multiprocessor for a slice: tensor cores, or reads from shared memory
     int ends;   ///< before the first slice and behind the last one
-    int shared_bytes; ///< of a block
+    int shared_bytes;   ///< of a block
+    bool by_warpgroups; ///< for devices that have wgmma, and code for it
 };
 static constexpr int slice_of_tiles = 64;
-static constexpr double l2_bytes_per_cycle = 28; ///< of a multiprocessor, when all read
+static constexpr double l2_bytes_per_cycle = 36; ///< of a multiprocessor, when all read
 
-template <int rows, int columns> constexpr TileCost tile_cost(int cycles, int ends) {
-    return TileCost{rows, columns, cycles, ends, 3 * slice_of_tiles * 2 * (rows + columns)};
+template <int rows, int columns, int stages = 3>
+constexpr TileCost tile_cost(int cycles, int ends, bool by_warpgroups = false) {
+    return TileCost{
+        rows, columns, cycles, ends, stages * slice_of_tiles * 2 * (rows + columns), by_warpgroups};
 }
 static constexpr TileCost tile_costs[] = {
-    tile_cost<128, 256>(1700, 4000),
-    tile_cost<128, 128>(950, 3000),
-    tile_cost<64, 128>(580, 2000),
+    tile_cost<128, 256>(2200, 4000),      tile_cost<128, 128>(1200, 3000),
+    tile_cost<64, 128>(700, 2000),        tile_cost<128, 256, 4>(1600, 4000, true),
+    tile_cost<128, 128>(900, 3000, true),
 };
 
 /// Cycles that a grid of such tiles takes, with sums in `grid.parts`.
@@ -70,7 +74,8 @@ inline int choose_tiles(const nd_cuda_queue *queue, const nd_kernel_call *call,
     double least = 0;
     for (int tile = 0; tile < (int)(sizeof tile_costs / sizeof *tile_costs); tile++) {
         const TileCost &cost = tile_costs[tile];
-        if (cost.shared_bytes > queue->shared_bytes)
+        if (cost.shared_bytes > queue->shared_bytes ||
+            (cost.by_warpgroups && !(queue->has_warpgroups && ND_CODE_FOR_SM_90A)))
             continue;
         TileGrid grid(entries, i[0], i[1], i[2], cost.rows, cost.columns);
         for (int part : parts) {
@@ -90,18 +95,15 @@ inline int choose_tiles(const nd_cuda_queue *queue, const nd_kernel_call *call,
     return chosen;
 }
 
-template <bool brain, bool a_along_k, bool b_along_k, int warps_down, int warps_across,
-          int own_rows, int own_columns, int resident>
+typedef MatrixResult<HalfStore> HalfResult;
+
+template <class Body>
 nd_status run_tile(const nd_cuda_queue *queue, const nd_kernel_call *call, const TileGrid &grid,
                    const AlignedLines &a, const AlignedLines &b) {
-    typedef MatrixResult<HalfStore> Result;
-    typedef PipelinedTile<brain, a_along_k, b_along_k, Result, warps_down, warps_across, own_rows,
-                          own_columns, resident>
-        Body;
-    const Result result(call);
+    const HalfResult result(call);
     return run_parts<float>(
         queue, grid, result, [&](int64_t blocks, const PartialSums<float> &partial) {
-            return run_pipelines(queue, blocks, Body{grid, a, b, result, partial});
+            return run_pipelines(queue, blocks, Body{{grid, a, b, result, partial}});
         });
 }
 
@@ -109,16 +111,27 @@ template <bool brain, bool a_along_k, bool b_along_k>
 nd_status run_layout(const nd_cuda_queue *queue, const nd_kernel_call *call, const AlignedLines &a,
                      const AlignedLines &b) {
     TileGrid grid(0, 0, 0, 0, 1, 1);
-    switch (choose_tiles(queue, call, &grid)) {
+    const int tile = choose_tiles(queue, call, &grid);
+    switch (tile) {
     case 0:
-        return run_tile<brain, a_along_k, b_along_k, 2, 4, 4, 4, 1>(queue, call, grid, a, b);
+        return run_tile<PipelinedTile<brain, a_along_k, b_along_k, HalfResult, 2, 4, 4, 4, 1>>(
+            queue, call, grid, a, b);
     case 1:
-        return run_tile<brain, a_along_k, b_along_k, 2, 2, 4, 4, 2>(queue, call, grid, a, b);
+        return run_tile<PipelinedTile<brain, a_along_k, b_along_k, HalfResult, 2, 2, 4, 4, 2>>(
+            queue, call, grid, a, b);
     case 2:
-        return run_tile<brain, a_along_k, b_along_k, 2, 2, 2, 4, 3>(queue, call, grid, a, b);
-    default:
-        return ND_ERROR_UNSUPPORTED;
+        return run_tile<PipelinedTile<brain, a_along_k, b_along_k, HalfResult, 2, 2, 2, 4, 3>>(
+            queue, call, grid, a, b);
     }
+#if ND_CODE_FOR_SM_90A
+    if (tile == 3)
+        return run_tile<WarpgroupTile<brain, a_along_k, b_along_k, HalfResult, 2, 256, 4, 1, 1>>(
+            queue, call, grid, a, b);
+    if (tile == 4)
+        return run_tile<WarpgroupTile<brain, a_along_k, b_along_k, HalfResult, 2, 128, 3, 1, 2>>(
+            queue, call, grid, a, b);
+#endif
+    return ND_ERROR_UNSUPPORTED;
 }
 
 template <bool brain>

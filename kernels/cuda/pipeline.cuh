@@ -24,6 +24,16 @@
 // waited for their copies of it), and nobody reads the slot of this one any more, which the next
 // iteration fills. Behind the last slice copies are zeros and loads are of no use: an iteration has no
 // branch.
+//
+// A body that multiplies_beside starts the products of a whole slice, which read shared memory while the
+// thread goes on (warpgroups.cuh). Instead of load and multiply in steps it has
+//
+//   void start(own, slot)                  copies of the next slice, and goes on to the one after it
+//   void multiply(own, slot)               starts the products of a slice, a group of `products`
+//   running                                so many slices before may still be multiplied then
+//
+// `products` is in its Thread. There the block meets once per slice, too: behind that the slice is there, and
+// nobody reads the slot of the one that was multiplied running + 1 slices ago, which is filled next.
 #ifndef ND_KERNELS_CUDA_PIPELINE_CUH
 #define ND_KERNELS_CUDA_PIPELINE_CUH
 #include "kernels/cuda/copies.cuh"
@@ -79,7 +89,46 @@ ND_BY_TEAM void start_slice(const Body &body, typename Body::Thread &own,
     }
 }
 
-/// What the threads of a block do, behind begin() and up to keep().
+/// What the threads of a block do whose products run beside them.
+template <class Body, class Team>
+ND_BY_TEAM void run_slices_beside(const Body &body, const Team &team, typename Body::Slot *ring,
+                                  int slices) {
+    typedef typename Body::Thread Thread;
+    typedef Lanes<Thread> Warp;
+    constexpr int stages = Body::stages, ahead = stages - 1 - Body::running;
+    static_assert(ahead > 0, "a slice is copied while others are multiplied");
+    ND_UNROLL
+    for (int slice = 0; slice < ahead; slice++)
+        team.each([&](Thread &own, const Warp &) {
+            body.start(own, ring[slice]);
+            own.copies.end_group();
+        });
+    int slot = 0, filled = ahead;
+    ND_ROLLED
+    for (int slice = 0; slice < slices; slice++) {
+        team.each([&](Thread &own, const Warp &) {
+            own.copies.template wait<ahead - 1>();
+            own.products.show_operands();
+        });
+        team.meet();
+        team.each([&](Thread &own, const Warp &) {
+            body.start(own, ring[filled]);
+            own.copies.end_group();
+            body.multiply(own, ring[slot]);
+            own.products.template wait<Body::running>();
+        });
+        slot = slot + 1 < stages ? slot + 1 : 0;
+        filled = filled + 1 < stages ? filled + 1 : 0;
+    }
+    // The ring takes the sums.
+    team.each([&](Thread &own, const Warp &) {
+        own.products.template wait<0>();
+        own.copies.template wait<0>();
+    });
+    team.meet();
+}
+
+/// What the threads of a block do whose products are done when they go on.
 template <class Body, class Team>
 ND_BY_TEAM void run_slices(const Body &body, const Team &team, typename Body::Slot *ring,
                            int slices) {
@@ -107,6 +156,16 @@ ND_BY_TEAM void run_slices(const Body &body, const Team &team, typename Body::Sl
     // The ring takes the sums.
     team.each([&](Thread &own, const Warp &) { own.copies.template wait<0>(); });
     team.meet();
+}
+
+/// What the threads of a block do, behind begin() and up to keep().
+template <class Body, class Team>
+ND_BY_TEAM void run_body(const Body &body, const Team &team, typename Body::Slot *ring,
+                         int slices) {
+    if constexpr (Body::multiplies_beside)
+        run_slices_beside(body, team, ring, slices);
+    else
+        run_slices(body, team, ring, slices);
 }
 
 #ifdef __CUDACC__
@@ -149,7 +208,7 @@ __global__ void __launch_bounds__(Body::threads, Body::resident) pipeline_kernel
     lanes.thread = threads + thread / warp_threads * warp_threads;
 #endif
     const int slices = body.begin(own, (int64_t)blockIdx.x, thread);
-    run_slices(body, OwnThread<Thread>{own, lanes}, ring, slices);
+    run_body(body, OwnThread<Thread>{own, lanes}, ring, slices);
     body.keep(own, ring);
     ND_WARP_BARRIER();
     body.finish(own, ring);
@@ -199,8 +258,8 @@ nd_status run_pipelines(const nd_cuda_queue *, int64_t blocks, const Body &body)
             all->threads[thread] = &all->own[thread];
             slices = body.begin(all->own[thread], block, thread);
         }
-        run_slices(body, AllThreads<Thread>{all->own, all->threads, Body::threads}, all->ring,
-                   slices);
+        run_body(body, AllThreads<Thread>{all->own, all->threads, Body::threads}, all->ring,
+                 slices);
         for (int thread = 0; thread < Body::threads; thread++)
             body.keep(all->own[thread], all->ring);
         for (int thread = 0; thread < Body::threads; thread++)

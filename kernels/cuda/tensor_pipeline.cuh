@@ -1,11 +1,6 @@
 // Products of 16-bit floats whose rows are aligned, by tensor cores (mma.sync m16n8k16) and a ring of
-// slices in shared memory (pipeline.cuh).
-//
-// A slice is 64 elements of k. Both operands stay as they lie in memory, as rows of 128 bytes, 8 packs
-// of 16: with k along a row, a row for each line; or with 64 lines along a row, a row for each k, and
-// for more lines one such panel behind the other. Pack c of row r lies in place c ^ r % 8. So the eight
-// threads that copy a row write all banks, and the eight rows that ldmatrix reads of one column of
-// packs lie in different ones.
+// slices in shared memory (ring_tile.cuh). For compute capability 9.0, whose tensor cores mma.sync does not
+// use in full, warpgroup_pipeline.cuh has other tiles.
 //
 // Computed, not measured, for the tile of 128 x 256 results by 8 warps of 64 x 64 each, of which a
 // multiprocessor holds one block. For 16 k it does 256 mma: 512 cycles on an A100, at 1,024
@@ -25,80 +20,14 @@
 // byte), one of 64 x 128 24 KiB for a quarter (43 a byte): they are for what large ones would not fill
 // the device with, and where a block cannot have the 144 KiB of the large ring.
 //
-// What is left out, because it can be tried on a Hopper GPU alone: wgmma reads operands from shared
-// memory itself, for 64 lines of four warps at once, so fragments cost neither registers nor the reads
-// above, and multiplies at the full rate; TMA copies a slice by one instruction of one thread, and for
-// several multiprocessors at once (multicast), which halves what is read from the second cache.
-//
 // Where there are no tensor cores each lane reads from the addresses that the lanes of its warp would
 // give to ldmatrix, and multiplies with the fragments that they hold.
 #ifndef ND_KERNELS_CUDA_TENSOR_PIPELINE_CUH
 #define ND_KERNELS_CUDA_TENSOR_PIPELINE_CUH
-#include "kernels/cuda/pipeline.cuh"
+#include "kernels/cuda/ring_tile.cuh"
 #include "kernels/cuda/tensor.cuh"
 
 namespace nd_cuda {
-
-/// Lines of an operand, of which one axis has stride 1: rows of memory are lines, or have a k each.
-/// They are 16-byte aligned, `stride` elements apart, and long a multiple of 8.
-struct AlignedLines {
-    const uint16_t *data;
-    int64_t lines, stride;
-};
-
-/// A number that is kept in a register and not computed anew from what it was made of.
-ND_BOTH int kept_number(int number) {
-#ifdef __CUDA_ARCH__
-    asm volatile("" : "+r"(number));
-#endif
-    return number;
-}
-
-/// What one of `threads` threads copies of a tile's slices: of every threads / 8-th row one pack.
-template <bool along_k, int width, int threads> struct SliceCopies {
-    static constexpr int slice = 64, pack = 8, apart = threads / 8, count = width / apart;
-    static_assert(apart % 8 == 0 && count * apart == width,
-                  "a thread's packs have one place in their rows");
-    const uint16_t *from; ///< its first pack of the next slice
-    int place;            ///< where it goes in a slice
-    uint32_t inside;      ///< bit i: the lines of pack i are there
-    int k_left;           ///< from its first pack's k on
-
-    /// Where its pack i lies: in lines of the tile and k of the slice.
-    static ND_BOTH int line_of(int thread, int i) {
-        return along_k ? thread / 8 + i * apart : i * apart / 64 * 64 + thread % 8 * pack;
-    }
-    static ND_BOTH int k_of(int thread, int i) {
-        return along_k ? thread % 8 * pack : thread / 8 + i * apart % 64;
-    }
-    ND_BOTH void begin(const AlignedLines &lines, int64_t offset, int64_t first_line,
-                       const Tile &tile, int thread) {
-        const int64_t line = first_line + line_of(thread, 0), k = tile.first_k + k_of(thread, 0);
-        from = lines.data + offset + (along_k ? line * lines.stride + k : k * lines.stride + line);
-        k_left = (int)(tile.end_k - k);
-        place = kept_number(thread / 8 * 64 + ((thread ^ thread / 8) & 7) * pack);
-        inside = 0;
-        ND_UNROLL
-        for (int i = 0; i < count; i++)
-            inside |= (uint32_t)(first_line + line_of(thread, i) < lines.lines) << i;
-    }
-    /// Copies first ... end - 1 of the next slice, whose rows begin at `to`.
-    template <int first, int end, class Copies>
-    ND_BOTH void start(const AlignedLines &lines, Copies &copies, uint16_t *to) const {
-        ND_UNROLL
-        for (int i = first; i < end; i++) {
-            const int further = along_k ? 0 : i * apart % 64;
-            const bool there = (inside >> i & 1) && k_left > further;
-            const int64_t step =
-                along_k ? i * apart * lines.stride : further * lines.stride + i * apart / 64 * 64;
-            copies.start(to + place + i * apart * 64, there ? from + step : lines.data, there);
-        }
-    }
-    ND_BOTH void advance(const AlignedLines &lines) {
-        from += along_k ? slice : slice * lines.stride;
-        k_left -= slice;
-    }
-};
 
 /// Where a lane's rows for ldmatrix lie in the rows of a slice. Blocks are those of a Fragment; of the
 /// right operand ldmatrix reads the second and the third in turned order, so that what one mma takes of
@@ -168,28 +97,21 @@ template <bool along_k, bool is_right> struct FragmentRows {
 /// 16 x 8 results.
 template <bool brain, bool a_along_k, bool b_along_k, class Result, int warps_down,
           int warps_across, int own_rows, int own_columns, int resident_>
-struct PipelinedTile {
-    static constexpr int threads = 32 * warps_down * warps_across;
-    static constexpr int rows = 16 * own_rows * warps_down;
-    static constexpr int columns = 16 * own_columns * warps_across;
-    static constexpr int slice = 64, steps = 4, stages = 3;
-    static constexpr int resident = resident_;
-    typedef SliceCopies<a_along_k, rows, threads> LeftCopies;
-    typedef SliceCopies<b_along_k, columns, threads> RightCopies;
+struct PipelinedTile : RingTile<a_along_k, b_along_k, Result, 16 * own_rows * warps_down,
+                                16 * own_columns * warps_across, 32 * warps_down * warps_across,
+                                16 * own_rows, 16 * own_columns, 3> {
+    typedef RingTile<a_along_k, b_along_k, Result, 16 * own_rows * warps_down,
+                     16 * own_columns * warps_across, 32 * warps_down * warps_across, 16 * own_rows,
+                     16 * own_columns, 3>
+        Ring;
+    typedef typename Ring::Slot Slot;
+    static constexpr bool multiplies_beside = false;
+    static constexpr int steps = 4, resident = resident_;
 
-    TileGrid grid;
-    AlignedLines left, right;
-    Result result;
-    PartialSums<float> partial;
-
-    struct Slot {
-        alignas(128) uint16_t a[rows * slice];
-        alignas(128) uint16_t b[columns * slice];
-    };
     struct Thread {
-        CopiesUnderWay<stages *(LeftCopies::count + RightCopies::count)> copies;
-        LeftCopies a_copies;
-        RightCopies b_copies;
+        typename Ring::Copies copies;
+        typename Ring::LeftCopies a_copies;
+        typename Ring::RightCopies b_copies;
         FragmentRows<a_along_k, false> a_rows;
         FragmentRows<b_along_k, true> b_rows;
         Fragment a[2][own_rows], b[2][own_columns];
@@ -197,29 +119,10 @@ struct PipelinedTile {
         int64_t block;
         int thread;
     };
-    /// A warp's sums in the ring: 8 more than it has in a row, so that the rows of which a warp writes
-    /// runs of 8 at a time lie in different banks.
-    static constexpr int kept_row = 16 * own_columns + 8, kept_rows = 16 * own_rows;
-    static_assert(sizeof(Slot) * stages >=
-                      sizeof(float) * kept_row * kept_rows * warps_down * warps_across,
-                  "the ring takes the sums");
-
-    static ND_BOTH int row_of(int thread) {
-        return thread / 32 / warps_across * kept_rows;
-    }
-    static ND_BOTH int column_of(int thread) {
-        return thread / 32 % warps_across * 16 * own_columns;
-    }
 
     ND_BOTH int begin(Thread &own, int64_t block, int thread) const {
-        const Tile tile = grid.locate(block);
-        own.block = block;
-        own.thread = thread;
-        own.copies.begin();
-        own.a_rows.begin(row_of(thread), thread % warp_threads);
-        own.b_rows.begin(column_of(thread), thread % warp_threads);
-        own.a_copies.begin(left, result.left_offset(tile.entry), tile.first_row, tile, thread);
-        own.b_copies.begin(right, result.right_offset(tile.entry), tile.first_column, tile, thread);
+        own.a_rows.begin(Ring::row_of(thread), thread % warp_threads);
+        own.b_rows.begin(Ring::column_of(thread), thread % warp_threads);
         ND_UNROLL
         for (int i = 0; i < own_rows; i++) {
             ND_UNROLL
@@ -229,18 +132,10 @@ struct PipelinedTile {
                     own.sum[i][j][of] = 0;
             }
         }
-        return (int)divide_up(tile.end_k - tile.first_k, slice);
+        return this->begin_copies(own, block, thread);
     }
     template <int part> ND_BOTH void start(Thread &own, Slot &slot) const {
-        constexpr int of_a = LeftCopies::count, of_b = RightCopies::count, parts = steps - 1;
-        own.a_copies.template start<of_a * part / parts, of_a *(part + 1) / parts>(left, own.copies,
-                                                                                   slot.a);
-        own.b_copies.template start<of_b * part / parts, of_b *(part + 1) / parts>(
-            right, own.copies, slot.b);
-    }
-    ND_BOTH void advance(Thread &own) const {
-        own.a_copies.advance(left);
-        own.b_copies.advance(right);
+        this->template start_share<part, steps - 1>(own, slot);
     }
     template <int step> ND_BOTH void load(Thread &own, const Slot &slot) const {
         ND_UNROLL
@@ -276,50 +171,11 @@ struct PipelinedTile {
             }
         }
     }
-    static ND_BOTH float *kept_of(Slot *ring, int thread) {
-        return (float *)(void *)ring + thread / warp_threads * kept_row * kept_rows;
-    }
     ND_BOTH void keep(Thread &own, Slot *ring) const {
-        const int lane = own.thread % warp_threads;
-        float *const kept = kept_of(ring, own.thread) + lane / 4 * kept_row + lane % 4 * 2;
-        struct alignas(8) Pair {
-            float sum[2];
-        };
         ND_UNROLL
-        for (int i = 0; i < own_rows; i++) {
-            ND_UNROLL
-            for (int j = 0; j < 2 * own_columns; j++) {
-                ND_UNROLL
-                for (int lower = 0; lower < 2; lower++)
-                    *(Pair *)(void *)(kept + (16 * i + 8 * lower) * kept_row + 8 * j) =
-                        Pair{{own.sum[i][j][2 * lower], own.sum[i][j][2 * lower + 1]}};
-            }
-        }
+        for (int i = 0; i < own_rows; i++)
+            Ring::keep_rows(ring, own.thread, 16 * i, own.sum[i]);
         own.copies.end();
-    }
-    /// A row of the warp's by neighbouring lanes, four results each.
-    ND_BOTH void finish(const Thread &own, Slot *ring) const {
-        constexpr int run = 4, of_row = 16 * own_columns / run, together = warp_threads / of_row;
-        const Tile tile = grid.locate(own.block);
-        const int lane = own.thread % warp_threads, inner = lane % of_row * run;
-        const float *const kept = kept_of(ring, own.thread);
-        const int64_t row = tile.first_row + row_of(own.thread);
-        const int64_t column = tile.first_column + column_of(own.thread) + inner;
-        ND_UNROLL_2
-        for (int i = lane / of_row; i < kept_rows; i += together) {
-            const TilePack<float> sums =
-                *(const TilePack<float> *)(const void *)(kept + i * kept_row + inner);
-            if (partial.data && grid.n % run == 0)
-                keep_part(tile, row + i, column, sums);
-            else
-                put_sums<run>(grid, result, partial, tile, row + i, column, sums.element);
-        }
-    }
-    ND_BOTH void keep_part(const Tile &tile, int64_t row, int64_t column,
-                           const TilePack<float> &sums) const {
-        if (row < grid.m && column < grid.n)
-            *(TilePack<float> *)(void *)(partial.data + partial.place(grid, tile.part, tile.entry,
-                                                                      row, column)) = sums;
     }
 };
 

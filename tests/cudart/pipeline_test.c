@@ -20,6 +20,7 @@ static nd_status multiply(const test_product *p, const nd_kernel_call *call, cud
     const nd_cuda_queue queue = {.stream = stream,
                                  .multiprocessors = p->multiprocessors,
                                  .shared_bytes = p->shared_bytes,
+                                 .has_warpgroups = p->has_warpgroups,
                                  .context = stream,
                                  .allocate = allocate,
                                  .release = release};

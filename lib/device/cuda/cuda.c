@@ -74,6 +74,7 @@ static int attribute(enum cudaDeviceAttr name, int ordinal) {
     return nd__cuda_status(cudaDeviceGetAttribute(&value, name, ordinal)) == ND_OK ? value : 0;
 }
 
+/// 90 for 9.0.
 static int capability_of(int ordinal) {
     return 10 * attribute(cudaDevAttrComputeCapabilityMajor, ordinal) +
            attribute(cudaDevAttrComputeCapabilityMinor, ordinal);
@@ -114,6 +115,7 @@ static void discover(void) {
         device->multiprocessors = attribute(cudaDevAttrMultiProcessorCount, ordinal);
         device->overlaps = can_overlap(ordinal);
         device->shared_bytes = attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, ordinal);
+        device->has_warpgroups = capability_of(ordinal) == 90;
         pthread_mutex_init(&device->lock, NULL);
         pthread_mutex_init(&device->blas_lock, NULL);
         pthread_mutex_init(&device->staging.lock, NULL);
@@ -429,6 +431,7 @@ static nd_status launch_on(nd_cuda_stream *stream, const nd_kernel_call *call) {
         .multiprocessors = stream->device->multiprocessors,
         .shared_bytes = stream->device->shared_bytes,
         .overlaps = stream->device->overlaps,
+        .has_warpgroups = stream->device->has_warpgroups,
         .out_of_range = stream->device->out_of_range,
         .context = stream,
         .allocate = scratch_allocate,

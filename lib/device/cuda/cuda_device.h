@@ -57,6 +57,7 @@ typedef struct nd_cuda_device {
     int multiprocessors;
     bool overlaps;        ///< see nd_cuda_queue
     int shared_bytes;     ///< of shared memory that a block may ask for
+    bool has_warpgroups;  ///< see nd_cuda_queue
     int index;            ///< ndarc's number
     pthread_mutex_t lock; ///< of the first use, and of which streams are taken
     _Atomic bool ready;

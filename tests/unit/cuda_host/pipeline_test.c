@@ -17,6 +17,7 @@ static void release(void *context, void *pointer) {
 static nd_status multiply(const test_product *p, const nd_kernel_call *call) {
     const nd_cuda_queue queue = {.multiprocessors = p->multiprocessors,
                                  .shared_bytes = p->shared_bytes,
+                                 .has_warpgroups = p->has_warpgroups,
                                  .allocate = allocate,
                                  .release = release};
     return call->operand[0].dtype == ND_F16 ? nd__cuda_matmul_f16(&queue, call)

@@ -13,9 +13,11 @@ extern "C" {
 
 struct Chosen {
     int64_t rows, columns, parts, tiles;
+    bool by_warpgroups;
 };
 
-static Chosen chosen_of(int64_t m, int64_t n, int64_t k, int multiprocessors, int shared_bytes) {
+static Chosen chosen_of(int64_t m, int64_t n, int64_t k, int multiprocessors, int shared_bytes,
+                        bool has_warpgroups = false) {
     nd_kernel_call call = {};
     call.attrs.i[0] = m;
     call.attrs.i[1] = n;
@@ -23,13 +25,16 @@ static Chosen chosen_of(int64_t m, int64_t n, int64_t k, int multiprocessors, in
     nd_cuda_queue queue = {};
     queue.multiprocessors = multiprocessors;
     queue.shared_bytes = shared_bytes;
+    queue.has_warpgroups = has_warpgroups;
     nd_cuda::TileGrid grid(0, 0, 0, 0, 1, 1);
-    if (nd_cuda::choose_tiles(&queue, &call, &grid) < 0)
-        return {0, 0, 0, 0};
+    const int tile = nd_cuda::choose_tiles(&queue, &call, &grid);
+    if (tile < 0)
+        return {0, 0, 0, 0, false};
     // Parts are all of the sum, none is empty, and each but the last ends with a slice.
     assert_true(grid.parts * grid.part_length >= k && (grid.parts - 1) * grid.part_length < k);
     assert_true(grid.parts == 1 || grid.part_length % nd_cuda::slice_of_tiles == 0);
-    return {grid.rows, grid.columns, grid.parts, grid.tiles()};
+    return {grid.rows, grid.columns, grid.parts, grid.tiles(),
+            nd_cuda::tile_costs[tile].by_warpgroups};
 }
 
 extern "C" void test_tiles_fill_the_device(void **);
@@ -47,6 +52,12 @@ void test_tiles_fill_the_device(void **) {
     chosen = chosen_of(1024, 1024, 1024, 132, h100);
     assert_true(chosen.tiles * chosen.parts > 60);
     assert_int_equal(chosen_of(1024, 1024, 1024, 132, before).rows, 0);
+    // wgmma where the device has it and its ring fits.
+    assert_false(chosen_of(4096, 4096, 4096, 132, h100).by_warpgroups);
+    chosen = chosen_of(4096, 4096, 4096, 132, h100, true);
+    assert_true(chosen.by_warpgroups && chosen.columns == 256 && chosen.parts == 1);
+    assert_true(chosen_of(1024, 1024, 1024, 132, h100, true).by_warpgroups);
+    assert_false(chosen_of(8192, 8192, 8192, 132, 72 << 10, true).by_warpgroups);
     // A long sum of few results is cut, a short one is not.
     chosen = chosen_of(256, 256, 65536, 132, h100);
     assert_true(chosen.parts > 8);
