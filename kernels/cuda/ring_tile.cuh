@@ -110,14 +110,18 @@ struct RingTile {
     static ND_BOTH int column_of(int thread) {
         return thread / 32 % (columns / kept_columns) * kept_columns;
     }
-    /// How many slices there are.
-    template <class Thread> ND_BOTH int begin_copies(Thread &own, int64_t block, int thread) const {
-        const Tile tile = grid.locate(block);
+    template <class Thread> ND_BOTH Tile begin_tile(Thread &own, int64_t block, int thread) const {
         own.block = block;
         own.thread = thread;
         own.copies.begin();
-        own.a_copies.begin(left, result.left_offset(tile.entry), tile.first_row, tile, thread);
-        own.b_copies.begin(right, result.right_offset(tile.entry), tile.first_column, tile, thread);
+        return grid.locate(block);
+    }
+    template <class Thread> ND_BOTH void begin_copies(Thread &own, const Tile &tile) const {
+        own.a_copies.begin(left, result.left_offset(tile.entry), tile.first_row, tile, own.thread);
+        own.b_copies.begin(right, result.right_offset(tile.entry), tile.first_column, tile,
+                           own.thread);
+    }
+    static ND_BOTH int slices_of(const Tile &tile) {
         return (int)divide_up(tile.end_k - tile.first_k, slice);
     }
     /// Copies of the next slice, one of `parts` shares.
@@ -167,19 +171,16 @@ struct RingTile {
         ND_UNROLL_2
         for (int i = lane / lanes; i < kept_rows; i += warp_threads / lanes) {
             ND_UNROLL
-            for (int across = 0; across < kept_columns; across += lanes * run)
-                put_run<run>(
-                    tile, row + i, column + across,
-                    *(const TilePack<float> *)(const void *)(kept + i * kept_row + inner + across));
+            for (int across = 0; across < kept_columns; across += lanes * run) {
+                const TilePack<float> sums =
+                    *(const TilePack<float> *)(const void *)(kept + i * kept_row + inner + across);
+                if (partial.data && grid.n % run == 0)
+                    keep_part(tile, row + i, column + across, sums);
+                else
+                    put_sums<run>(grid, result, partial, tile, row + i, column + across,
+                                  sums.element);
+            }
         }
-    }
-    template <int run>
-    ND_BOTH void put_run(const Tile &tile, int64_t row, int64_t column,
-                         const TilePack<float> &sums) const {
-        if (partial.data && grid.n % run == 0)
-            keep_part(tile, row, column, sums);
-        else
-            put_sums<run>(grid, result, partial, tile, row, column, sums.element);
     }
     ND_BOTH void keep_part(const Tile &tile, int64_t row, int64_t column,
                            const TilePack<float> &sums) const {

@@ -121,8 +121,10 @@ struct PipelinedTile : RingTile<a_along_k, b_along_k, Result, 16 * own_rows * wa
     };
 
     ND_BOTH int begin(Thread &own, int64_t block, int thread) const {
+        const Tile tile = this->begin_tile(own, block, thread);
         own.a_rows.begin(Ring::row_of(thread), thread % warp_threads);
         own.b_rows.begin(Ring::column_of(thread), thread % warp_threads);
+        this->begin_copies(own, tile);
         ND_UNROLL
         for (int i = 0; i < own_rows; i++) {
             ND_UNROLL
@@ -132,7 +134,7 @@ struct PipelinedTile : RingTile<a_along_k, b_along_k, Result, 16 * own_rows * wa
                     own.sum[i][j][of] = 0;
             }
         }
-        return this->begin_copies(own, block, thread);
+        return Ring::slices_of(tile);
     }
     template <int part> ND_BOTH void start(Thread &own, Slot &slot) const {
         this->template start_share<part, steps - 1>(own, slot);

@@ -53,7 +53,9 @@ struct WarpgroupTile : RingTile<a_along_k, b_along_k, Result, groups * warpgroup
         // Either 64 rows or a panel.
         own.first = group * warpgroup_lines * Ring::slice;
         own.products.begin(thread);
-        return this->begin_copies(own, block, thread);
+        const Tile tile = this->begin_tile(own, block, thread);
+        this->begin_copies(own, tile);
+        return Ring::slices_of(tile);
     }
     ND_BOTH void start(Thread &own, Slot &slot) const {
         this->template start_share<0, 1>(own, slot);
