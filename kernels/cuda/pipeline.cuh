@@ -216,7 +216,11 @@ __global__ void __launch_bounds__(Body::threads, Body::resident) pipeline_kernel
 
 template <class Body>
 nd_status run_pipelines(const nd_cuda_queue *queue, int64_t blocks, const Body &body) {
-    return launch_with_shared(queue, blocks, Body::threads,
+    // Launched to overlap, a product of 1,024 x 1,024 of bf16 took 27.8 us on an H200 instead of 17.3;
+    // to larger ones it made no difference.
+    nd_cuda_queue apart = *queue;
+    apart.overlaps = false;
+    return launch_with_shared(&apart, blocks, Body::threads,
                               Body::stages * sizeof(typename Body::Slot), pipeline_kernel<Body>,
                               body);
 }

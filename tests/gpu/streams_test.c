@@ -150,11 +150,12 @@ static void test_memory_does_not_pile_up(void **state) {
     assert_ok(nd_memory_get_device_stats(CUDA_DEVICE, &stats));
     assert_int_equal(stats.live, 0);
     assert_int_equal(stats.pending, 0);
-    // Each round has two blocks; the host is so many rounds ahead of a device that others keep busy.
+    // Each round has two blocks, and the host is so many rounds ahead of a device that others keep busy;
+    // what else the pool keeps is less than half of that.
     printf("%d rounds of 2 x %zu bytes: %llu bytes kept\n", ROUNDS, bytes,
            (unsigned long long)stats.cached);
 #ifndef ON_FAKE_RUNTIME
-    assert_true(stats.cached < (uint64_t)AHEAD * 2 * bytes + (UINT64_C(64) << 20));
+    assert_true(stats.cached < (uint64_t)AHEAD * 3 * bytes + (UINT64_C(64) << 20));
 #endif
     assert_true(nd_memory_trim(ND_CUDA) > 0);
     assert_ok(nd_memory_get_device_stats(CUDA_DEVICE, &stats));
