@@ -52,11 +52,13 @@ void test_tiles_fill_the_device(void **) {
     chosen = chosen_of(1024, 1024, 1024, 132, h100);
     assert_true(chosen.tiles * chosen.parts > 60);
     assert_int_equal(chosen_of(1024, 1024, 1024, 132, before).rows, 0);
-    // wgmma where the device has it and its ring fits.
+    // wgmma where the device has it, its ring fits, and its tiles fill the device.
     assert_false(chosen_of(4096, 4096, 4096, 132, h100).by_warpgroups);
     chosen = chosen_of(4096, 4096, 4096, 132, h100, true);
     assert_true(chosen.by_warpgroups && chosen.columns == 256 && chosen.parts == 1);
-    assert_true(chosen_of(1024, 1024, 1024, 132, h100, true).by_warpgroups);
+    assert_true(chosen_of(2048, 2048, 2048, 132, h100, true).by_warpgroups);
+    chosen = chosen_of(1024, 1024, 1024, 132, h100, true);
+    assert_true(!chosen.by_warpgroups && chosen.tiles == 128);
     assert_false(chosen_of(8192, 8192, 8192, 132, 72 << 10, true).by_warpgroups);
     // A long sum of few results is cut, a short one is not.
     chosen = chosen_of(256, 256, 65536, 132, h100);
