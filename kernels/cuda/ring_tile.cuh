@@ -82,11 +82,8 @@ struct RingTile {
     static constexpr int rows = rows_, columns = columns_, threads = threads_;
     static constexpr int kept_rows = kept_rows_, kept_columns = kept_columns_;
     static constexpr int slice = 64, stages = stages_;
-    /// Threads that copy of an operand: all, or where that does not come out even 256.
-    static constexpr int left_threads = rows % (threads / 8) == 0 ? threads : 256;
-    static constexpr int right_threads = columns % (threads / 8) == 0 ? threads : 256;
-    typedef SliceCopies<a_along_k, rows, left_threads> LeftCopies;
-    typedef SliceCopies<b_along_k, columns, right_threads> RightCopies;
+    typedef SliceCopies<a_along_k, rows, threads> LeftCopies;
+    typedef SliceCopies<b_along_k, columns, threads> RightCopies;
     typedef CopiesUnderWay<stages *(LeftCopies::count + RightCopies::count)> Copies;
 
     TileGrid grid;
@@ -128,12 +125,10 @@ struct RingTile {
     template <int part, int parts, class Thread>
     ND_BOTH void start_share(Thread &own, Slot &slot) const {
         constexpr int of_a = LeftCopies::count, of_b = RightCopies::count;
-        if (left_threads == threads || own.thread < left_threads)
-            own.a_copies.template start<of_a * part / parts, of_a *(part + 1) / parts>(
-                left, own.copies, slot.a);
-        if (right_threads == threads || own.thread < right_threads)
-            own.b_copies.template start<of_b * part / parts, of_b *(part + 1) / parts>(
-                right, own.copies, slot.b);
+        own.a_copies.template start<of_a * part / parts, of_a *(part + 1) / parts>(left, own.copies,
+                                                                                   slot.a);
+        own.b_copies.template start<of_b * part / parts, of_b *(part + 1) / parts>(
+            right, own.copies, slot.b);
     }
     template <class Thread> ND_BOTH void advance(Thread &own) const {
         own.a_copies.advance(left);
