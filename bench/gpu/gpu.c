@@ -41,6 +41,14 @@ int main(int argc, char **argv) {
         &json);
     if (answer >= 0)
         return answer;
+    static const char *const parts[] = {"memory", "bytes", "products", "steps"};
+    bool known = !only;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        known = known || strcmp(only, parts[i]) == 0;
+    if (!known) {
+        fprintf(stderr, "gpu: --only is memory, bytes, products or steps, not '%s'\n", only);
+        return 2;
+    }
     if (nd_get_device_count(ND_CUDA) == 0) {
         printf("SKIPPED: no CUDA device\n");
         return 0;
@@ -261,6 +269,7 @@ static const char *take_only(int *argc, char **argv) {
             only = argv[++i];
         else
             argv[kept++] = argv[i];
-    argv[ *argc = kept] = NULL;
+    argv[kept] = NULL;
+    *argc = kept;
     return only;
 }

@@ -102,8 +102,8 @@ bool rival_is_fake(void) {
     return dlsym(RTLD_DEFAULT, "cudart_queue_library") != NULL;
 }
 
-/// Normal numbers, of i8 even ones, as ours: how much power a product takes, and so how fast it is, depends on the
-/// digits of its factors. Drawn from a table of them, in any of the dtypes.
+/// Normal numbers, of i8 evenly drawn ones, as ours: how much power a product takes, and so how fast it is, depends
+/// on the digits of its factors. Drawn from a table of them, in any of the dtypes.
 static bool fill(const rival *self, void *block, size_t bytes) {
     enum { DRAWN = 1 << 16 };
     const size_t size = nd_dtype_get_size(self->dtype), count = bytes / size;
