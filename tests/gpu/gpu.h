@@ -16,6 +16,16 @@ static inline bool gpu_present(int *ret_exit) {
     *ret_exit = failure ? 1 : 0;
     return false;
 }
+/// A tensor's numbers, wherever it is; the caller frees them.
+static inline double *doubles_of(const nd_tensor *x) {
+    nd_auto nd_tensor *plain = nd_detach(x);
+    nd_auto nd_tensor *wide = nd_cast(plain, ND_F64);
+    const size_t bytes = (size_t)nd_get_numel(x) * sizeof(double);
+    double *numbers = malloc(bytes + 1);
+    assert_non_null(numbers);
+    assert_ok(nd_copy_to_host(wide, numbers, bytes));
+    return numbers;
+}
 /// x times a weight that is quantized where it is.
 static inline nd_tensor *quantized_product(const nd_tensor *x, const nd_tensor *weight, int bits,
                                            bool with_zeros) {

@@ -174,15 +174,6 @@ static void expect(const program *p, nd_tensor **ret_sums, nd_tensor **ret_sizes
     release_operands(&in);
 }
 
-static double *doubles_of(const nd_tensor *x) {
-    nd_auto nd_tensor *wide = nd_cast(x, ND_F64);
-    const size_t bytes = (size_t)nd_get_numel(x) * sizeof(double);
-    double *numbers = malloc(bytes + 1);
-    assert_non_null(numbers);
-    assert_ok(nd_copy_to_host(wide, numbers, bytes));
-    return numbers;
-}
-
 /// A sum may be off by `slack` of its terms' sizes, and is rounded to the result's dtype.
 static void assert_is(const char *what, const nd_tensor *y, const nd_tensor *sums,
                       const nd_tensor *sizes, double slack) {

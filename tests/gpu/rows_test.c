@@ -232,16 +232,6 @@ static void run_on(const program *p, nd_device device, pass *pass) {
 // -------------------------------------------------------------------------------------------------
 // comparing
 
-static double *doubles_of(const nd_tensor *x) {
-    nd_auto nd_tensor *plain = nd_detach(x);
-    nd_auto nd_tensor *wide = nd_cast(plain, ND_F64);
-    const size_t bytes = (size_t)nd_get_numel(x) * sizeof(double);
-    double *numbers = malloc(bytes + 1);
-    assert_non_null(numbers);
-    assert_ok(nd_copy_to_host(wide, numbers, bytes));
-    return numbers;
-}
-
 /// Within `units` of the dtype's rounding, of the largest number: gradients are differences.
 static void assert_same(const char *what, const char *which, const nd_tensor *cpu,
                         const nd_tensor *cuda, double units) {
