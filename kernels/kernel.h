@@ -41,6 +41,15 @@ typedef enum nd_nll_result {
     ND_NLL_MEAN,
 } nd_nll_result;
 
+/// Cells of recurrent nets: what a step of a sequence makes of its input and of the state before it.
+typedef enum nd_cell {
+    ND_CELL_TANH = 0, ///< h = tanh(sum)
+    ND_CELL_RELU,     ///< h = max(sum, 0)
+    ND_CELL_LSTM,
+    ND_CELL_GRU,
+    ND_CELLS,
+} nd_cell;
+
 /// Losses of pairs of numbers.
 typedef enum nd_pair_loss {
 #define ND_PAIR_LOSS(name, ...) ND_PAIR_LOSS_##name,
@@ -182,6 +191,18 @@ typedef struct nd_kernel_call {
 // DROPOUT    where a backend has it: out, x, of one float dtype; out dense. i[0], i[1] = seed, stream, f[0] = p: x times 1 / (1 - p),
 //            or times 0 where the number of f32 that rand makes of the element's place (row-major, in x's shape) is below p.
 //            1 / (1 - p) and products are of the dtype, of f32 for 16 bits.
+// CELL       One step of a recurrent net, f32 or f64; all contiguous; ndim is 0; i[0] = an nd_cell, i[1] = n, i[2] = size, not 0. G is 1
+//            gate, of GRU 3 (r, z, n), of LSTM 4 (i, f, g, o); [n, G size] has the gates of a row one behind the other.
+//            recurrent_cell: out, the state h [n, size]; the cell c [n, size] of an LSTM; kept [n, 4 size], what a gradient of LSTM
+//            or GRU needs: its gates, behind their functions, and of a GRU what the state gives to n; what the input and the
+//            state give to the gates, [n, G size] each; before [n, size], the c of the step before of an LSTM, the h of a GRU.
+//            kept may lack data: not wanted; c may be exactly before. What a cell has not, lacks data. Two sums and
+//            functions: include/nd/neural.h.
+//            recurrent_cell_grad: out, the gradients of the last two, [n, G size] each, which are the same but of a GRU: the second
+//            lacks data; carried [n, size], for the step before: of an LSTM the gradient of its c, of a GRU what of the
+//            gradient of h has not gone through a gate; g [n, size], that of the step's h; what the step behind it gives through
+//            its gates, and carried, [n, size] each, which is exactly the third or lacks data; kept; before; after [n, size], the
+//            step's c of an LSTM, its h of TANH and RELU. Gradients that lack data are 0.
 // HOST       no kernel of a backend: lib/ops brings the operands to the host (kernels/cpu/linalg.h,
 //            kernels/cpu/fft.h).
 // VIEW       no kernel: the row names the gradient rule.

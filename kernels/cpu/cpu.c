@@ -30,6 +30,7 @@ enum {
     POOL,
     RESAMPLE,
     ATTENTION,
+    CELL,
     DROPOUT,
     INDEX,
     CREATE,
@@ -187,6 +188,8 @@ static nd_status launch(const nd_kernel_call *call) {
         return nd__cpu_resample(call);
     case ATTENTION:
         return call->op == ND_OP_attention ? nd__cpu_attention(call) : nd__cpu_attention_grad(call);
+    case CELL:
+        return nd__cpu_cell(call);
     case INDEX:
         return nd__cpu_index(call);
     case CREATE:

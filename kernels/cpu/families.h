@@ -36,6 +36,7 @@ nd_status nd__cpu_pool(const nd_kernel_call *call);
 nd_status nd__cpu_resample(const nd_kernel_call *call);
 nd_status nd__cpu_attention(const nd_kernel_call *call);
 nd_status nd__cpu_attention_grad(const nd_kernel_call *call);
+nd_status nd__cpu_cell(const nd_kernel_call *call);
 nd_status nd__cpu_index(const nd_kernel_call *call);
 nd_status nd__cpu_create(const nd_kernel_call *call);
 

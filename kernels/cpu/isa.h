@@ -62,6 +62,12 @@ typedef struct nd__norm_loops {
     nd__norm_loop by_channel_grad; ///< channel_norm_grad; a set is a channel in all samples
 } nd__norm_loops;
 
+/// A step of a recurrent net and its gradient: rows begin ... end - 1 of a CELL call.
+typedef void (*nd__cell_loop)(const nd_kernel_call *call, int64_t begin, int64_t end);
+typedef struct nd__cell_loops {
+    nd__cell_loop forward, backward;
+} nd__cell_loops;
+
 /// Losses of `count` pairs: their sum; each, times `factor`; the gradients of a and b, of which one
 /// may be NULL, with g, or where g_each the one for each pair, times `factor`.
 typedef struct nd__pair_loop {
@@ -319,6 +325,7 @@ typedef struct nd__cpu_loops {
     nd__matmul matmul_integer;
     const nd__attention_loops *attention; ///< f32, f64
     int64_t small_product;                ///< ND__SMALL_PRODUCT, or 0 where a library is faster
+    const nd__cell_loops *cell;           ///< f32, f64
     const nd__create_loops *create;
     const nd__pool_planes *pool;        ///< f32, f64
     const nd__resample_loops *resample; ///< f32, f64

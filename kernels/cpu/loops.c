@@ -19,6 +19,7 @@ extern const nd__pool_planes ND_ISA_NAME(nd__cpu_pool_planes)[2];
 extern const nd__resample_loops ND_ISA_NAME(nd__cpu_resample_loops)[2];
 extern const nd__sorting_loops ND_ISA_NAME(nd__cpu_sorting_loops);
 extern const nd__attention_loops ND_ISA_NAME(nd__cpu_attention_loops)[2];
+extern const nd__cell_loops ND_ISA_NAME(nd__cpu_cell_loops)[2];
 extern const nd__matmul ND_ISA_NAME(nd__cpu_matmul)[ND_DTYPE_COUNT];
 extern const nd__matmul_entries ND_ISA_NAME(nd__cpu_matmul_entries)[ND_DTYPE_COUNT];
 
@@ -56,6 +57,7 @@ void ND_ISA_NAME(nd__cpu_box_copy)(const nd__box *box, int64_t width, char *to, 
         .matmul_entries = ND_ISA_NAME(nd__cpu_matmul_entries), \
         .matmul_integer = ND_ISA_NAME(nd__cpu_matmul_integer), \
         .attention = ND_ISA_NAME(nd__cpu_attention_loops), \
+        .cell = ND_ISA_NAME(nd__cpu_cell_loops),           \
         .small_product = ND__SMALL,                        \
         .create = &ND_ISA_NAME(nd__cpu_create_loops),      \
         .pool = ND_ISA_NAME(nd__cpu_pool_planes),          \

@@ -76,6 +76,7 @@ nd_status nd__cuda_pool(const nd_cuda_queue *queue, const nd_kernel_call *call);
 nd_status nd__cuda_resample(const nd_cuda_queue *queue, const nd_kernel_call *call);
 nd_status nd__cuda_attention(const nd_cuda_queue *queue, const nd_kernel_call *call);
 nd_status nd__cuda_attention_grad(const nd_cuda_queue *queue, const nd_kernel_call *call);
+nd_status nd__cuda_cell(const nd_cuda_queue *queue, const nd_kernel_call *call);
 nd_status nd__cuda_dropout(const nd_cuda_queue *queue, const nd_kernel_call *call);
 
 #ifdef __cplusplus

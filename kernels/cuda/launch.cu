@@ -24,6 +24,7 @@ enum class Family {
     POOL,
     RESAMPLE,
     ATTENTION,
+    CELL,
     DROPOUT,
     HOST,
     VIEW,
@@ -103,6 +104,8 @@ nd_status nd__cuda_launch(const nd_cuda_queue *queue, const nd_kernel_call *call
     case Family::ATTENTION:
         return call->op == ND_OP_attention ? nd__cuda_attention(queue, call)
                                            : nd__cuda_attention_grad(queue, call);
+    case Family::CELL:
+        return nd__cuda_cell(queue, call);
     case Family::DROPOUT:
         return nd__cuda_dropout(queue, call);
     case Family::HOST:

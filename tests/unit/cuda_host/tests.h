@@ -75,6 +75,7 @@
     TEST(test_attention_gradients_of_steep_scores)     \
     TEST(test_attention_gradients_of_what_is_not_seen) \
     TEST(test_attention_gradients_repeat)              \
+    TEST(test_recurrent_cells_agree)                   \
     TEST(test_dropout_agrees)                          \
     TEST(test_chains_agree)                            \
     TEST(test_chains_of_a_rounded_number)              \
