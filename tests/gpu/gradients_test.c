@@ -1,5 +1,6 @@
 // Gradients on ND_CUDA beside the same on ND_CPU, of what a device has kernels of its own for: norms, softmax
-// and cross entropy of 16-bit floats, attention, convolutions, dropout; of first and of second order.
+// and cross entropy of 16-bit floats, attention, recurrent nets, convolutions, dropout; of first and of second
+// order.
 //
 // A case is a function of a few leaves. Its result times fixed numbers, added up, is what is
 // differentiated; the result and each leaf's gradient must agree within rounding.
@@ -202,6 +203,46 @@ static nd_tensor *run_dropout_of_turned(nd_tensor *const *x) {
     return nd_mul(y, turned);
 }
 
+/// Everything that a net gives, in a row; the last of them may be NULL.
+static nd_tensor *in_a_row(nd_status status, nd_tensor *output, nd_tensor *hidden,
+                           nd_tensor *cell) {
+    nd_tensor *parts[] = {output, hidden, cell};
+    nd_tensor *flat[3] = {0};
+    size_t count = cell ? 3 : 2;
+    assert_ok(status);
+    for (size_t i = 0; i < count; i++)
+        flat[i] = nd_flatten(parts[i], 0);
+    nd_tensor *row = nd_concat(count, (const nd_tensor *const *)flat, 0);
+    for (size_t i = 0; i < count; i++) {
+        nd_release(flat[i]);
+        nd_release(parts[i]);
+    }
+    return row;
+}
+static nd_tensor *run_rnn(nd_tensor *const *x) {
+    nd_tensor *output = NULL, *hidden = NULL;
+    nd_status status =
+        nd_rnn(x[0], NULL, 2, (const nd_tensor *const *)x + 1, NULL, &output, &hidden);
+    return in_a_row(status, output, hidden, NULL);
+}
+static nd_tensor *run_lstm(nd_tensor *const *x) {
+    nd_tensor *output = NULL, *hidden = NULL, *cell = NULL;
+    nd_status status = nd_lstm(x[0], NULL, NULL, 2, (const nd_tensor *const *)x + 1, NULL, &output,
+                               &hidden, &cell);
+    return in_a_row(status, output, hidden, cell);
+}
+/// There and back with the same weights, from a first state.
+static nd_tensor *run_gru_both_ways(nd_tensor *const *x) {
+    nd_recurrent_options options = ND_RECURRENT_OPTIONS_INIT;
+    options.bidirectional = options.batch_first = true;
+    const nd_tensor *const weights[] = {x[1], x[2], x[1], x[2]};
+    nd_auto nd_tensor *rows = nd_slice(x[2], 0, 6, 1, 0);
+    nd_auto nd_tensor *first = nd_reshape(rows, ND_SHAPE(2, 3, 8));
+    nd_tensor *output = NULL, *hidden = NULL;
+    nd_status status = nd_gru(x[0], first, 4, weights, &options, &output, &hidden);
+    return in_a_row(status, output, hidden, NULL);
+}
+
 #define HEADS                                       \
     {                                               \
         {4, {2, 4, 20, 24}}, {4, {2, 2, 37, 24}}, { \
@@ -268,6 +309,9 @@ static const gradient_case cases[] = {
     {"softmax of columns", run_softmax_of_columns, 1, {{2, {40, 9}}}, NULL, false, 8, false},
     {"masked_softmax", run_masked_softmax, 1, {{2, {12, 80}}}, kept, false, 8, false},
     {"masked_softmax of columns", run_masked_softmax_of_columns, 1, {{2, {12, 80}}}, kept, false, 8, false},
+    {"rnn", run_rnn, 3, {{3, {4, 3, 6}}, {2, {8, 6}}, {2, {8, 8}}}, NULL, false, 16, false},
+    {"lstm", run_lstm, 3, {{3, {4, 3, 6}}, {2, {32, 6}}, {2, {32, 8}}}, NULL, false, 16, false},
+    {"gru there and back", run_gru_both_ways, 3, {{3, {3, 4, 6}}, {2, {24, 6}}, {2, {24, 8}}}, NULL, false, 16, false},
     {"conv2d", run_conv2d, 3, {{4, {2, 8, 7, 6}}, {4, {10, 8, 3, 3}}, {1, {10}}}, NULL, false, 32, false},
     {"conv1d in groups", run_conv1d_in_groups, 2, {{3, {3, 16, 21}}, {3, {18, 8, 4}}}, NULL, false, 32, false},
     {"conv2d of one channel", run_conv2d, 3, {{4, {2, 1, 7, 6}}, {4, {3, 1, 3, 3}}, {1, {3}}}, NULL, false, 32, false},
