@@ -111,6 +111,12 @@ static inline void pack_f16(float *to, const uint16_t *row, int64_t n) {
     [ND_F16][ND_F32](n, (char *[]){(char *)to, (char *)(uintptr_t)row}, (int64_t[]){1, 1}, NULL);
 }
 
+/// As many f32 as 16-bit floats.
+static inline void narrow(nd_dtype dtype, void *to, const float *from, int64_t n) {
+    ND_ISA_NAME(nd__cpu_convert)
+    [ND_F32][dtype](n, (char *[]){(char *)to, (char *)(uintptr_t)from}, (int64_t[]){1, 1}, NULL);
+}
+
 /// A product that has one column, or one row, as rows of a matrix times a vector.
 typedef struct nd__matvec {
     const void *a, *x;
@@ -197,6 +203,7 @@ static void choose_tiles(nd__product *p, int64_t most_rows, int64_t column_step)
 #define LOADS loads_f16
 #define STORE nd__f32_to_f16
 #define PACK(to, row) pack_f16(to, row, KERNEL_COLUMNS)
+#define NARROW(to, from, n) narrow(ND_F16, to, from, n)
 #define WIDE_SUMS 1
 #include "kernels/cpu/matmul.inc"
 
@@ -207,6 +214,7 @@ static void choose_tiles(nd__product *p, int64_t most_rows, int64_t column_step)
 #define LOADS LOADS_BF16
 #define STORE nd__f32_to_bf16
 #define PACK PACK_WORDS
+#define NARROW(to, from, n) narrow(ND_BF16, to, from, n)
 #define WIDE_SUMS 1
 #include "kernels/cpu/matmul.inc"
 
