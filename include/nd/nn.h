@@ -172,6 +172,32 @@ ND_API nd_module *nd_rms_norm_module(double epsilon, int naxes, const int64_t *s
 /// drawn from key, with zeros in the row of padding; padding may be ND_NO_PADDING.
 ND_API nd_module *nd_embedding_module(nd_key key, int64_t rows, int64_t size,
                                       int64_t padding) ND_OWNED;
+
+// Recurrent nets of <nd/neural.h> with `in` numbers for a step and states of `size`. Their weights are
+// named as PyTorch's modules name them, so that parameters go from file to file: of layer 0 weight_ih_l0
+// [gates size, in] and weight_hh_l0 [gates size, size], with bias also bias_ih_l0 and bias_hh_l0 [gates
+// size]; then, where the net is bidirectional, those with _reverse behind, then layer 1. All are
+// uniform in +-1/sqrt(size), drawn from key. options NULL: as ND_RECURRENT_OPTIONS_INIT; the mode says
+// whether dropout drops, and each call draws a key for it: options.training and options.key say
+// nothing. nd_module_forward() begins with states of zeros and gives the output.
+
+/// Module of nd_rnn().
+ND_API nd_module *nd_rnn_module(nd_key key, int64_t in, int64_t size, bool bias,
+                                const nd_recurrent_options *options) ND_OWNED;
+/// Module of nd_lstm().
+ND_API nd_module *nd_lstm_module(nd_key key, int64_t in, int64_t size, bool bias,
+                                 const nd_recurrent_options *options) ND_OWNED;
+/// Module of nd_gru().
+ND_API nd_module *nd_gru_module(nd_key key, int64_t in, int64_t size, bool bias,
+                                const nd_recurrent_options *options) ND_OWNED;
+/// One of these from given states (NULL: zeros), as nd_rnn(), nd_lstm() or nd_gru() with its weights and
+/// options: writes the output and, where these are not NULL, the states after the last step. cell and
+/// ret_cell: of an LSTM only. On error nothing is written.
+ND_API nd_status nd_recurrent_module_run(const nd_module *module, const nd_tensor *x,
+                                         const nd_tensor *hidden, const nd_tensor *cell,
+                                         nd_tensor **ret_output, nd_tensor **ret_hidden,
+                                         nd_tensor **ret_cell);
+
 /// Module that makes [n, ...] to [n, the rest in one].
 ND_API nd_module *nd_flatten_module(void) ND_OWNED;
 /// Applies its children in order. Consumes the `count` owned children, always (NULL among them:
