@@ -91,9 +91,9 @@ class Given:
             return {}
         return {key: self.place(array) for key, array in minilm_files.load(self.folder, name).items()}
 
-    def fill(self, module, name, renamed=lambda key: key):
+    def fill(self, module, name):
         """The module's first parameters and buffers, all of them, unless PyTorch is to draw its own."""
-        tensors = {renamed(key): tensor for key, tensor in self.load(name).items()}
+        tensors = self.load(name)
         if tensors:
             missing, unexpected = module.load_state_dict(tensors, strict=False)
             missing = [key for key in missing if not key.endswith("num_batches_tracked")]
@@ -196,7 +196,6 @@ def load_pages(given):
 
 class Rnn(nn.Module):
     TRACKS, WINDOW, EMBEDDED, HIDDEN = 16, 64, 32, 128
-    NAMES = {"%s_%s" % (a, b): "net.%s_%sh_l0" % (b, c) for a, c in (("input", "i"), ("state", "h")) for b in ("weight", "bias")}
 
     def __init__(self, steps, kind, given):
         super().__init__()
@@ -207,7 +206,7 @@ class Rnn(nn.Module):
         self.embedding = nn.Embedding(256, self.EMBEDDED)
         self.net = kind(self.EMBEDDED, self.HIDDEN)
         self.head = nn.Linear(self.HIDDEN, 256)
-        given.fill(self, "model", lambda key: self.NAMES.get(key, key))
+        given.fill(self, "model")
         self.optimizer = torch.optim.Adam(self.parameters(), lr=5e-3, fused=given.fused)
         self.schedule = torch.optim.lr_scheduler.LambdaLR(
             self.optimizer, lambda step: 0.1 + 0.45 * (1 + numpy.cos(numpy.pi * min(step / steps, 1)))

@@ -38,27 +38,23 @@ typedef struct rnn {
 
 // ------------------------------------------------------------------------------------------- model
 
-enum { STATE_WEIGHTS = 4 };
-static const char *const part_names[STATE_WEIGHTS] = {"input_weight", "state_weight", "input_bias",
-                                                      "state_bias"};
+/// Its children.
+enum { EMBEDDING, NET, HEAD };
 
 /// Bytes [t, n] -> logits [t n, 256]; the states are read and written.
 static const nd_tensor *read_window(const nd_module *model, bool lstm, const nd_tensor *bytes,
                                     const nd_tensor *hidden, const nd_tensor *cell,
                                     nd_tensor **ret_hidden, nd_tensor **ret_cell) {
-    const nd_tensor *weights[STATE_WEIGHTS];
-    for (size_t i = 0; i < STATE_WEIGHTS; i++)
-        weights[i] = nd_module_get_parameter(model, part_names[i]);
-    const nd_tensor *x = nd_module_forward(nd_module_get_child(model, 0), bytes);
+    const nd_tensor *x = nd_module_forward(nd_module_get_child(model, EMBEDDING), bytes);
     nd_tensor *output = NULL;
     nd_status status =
-        lstm ? nd_lstm(x, hidden, cell, STATE_WEIGHTS, weights, NULL, &output, ret_hidden, ret_cell)
-             : nd_gru(x, hidden, STATE_WEIGHTS, weights, NULL, &output, ret_hidden);
+        nd_recurrent_module_run(nd_module_get_child(model, NET), x, hidden, lstm ? cell : NULL,
+                                &output, ret_hidden, lstm ? ret_cell : NULL);
     if (status != ND_OK)
         return NULL;
     const nd_tensor *flat =
         nd_reshape(nd_tmp(output), ND_SHAPE(nd_get_numel(output) / HIDDEN, HIDDEN));
-    return nd_module_forward(nd_module_get_child(model, 1), flat);
+    return nd_module_forward(nd_module_get_child(model, HEAD), flat);
 }
 
 /// The net as a function of bytes alone: from a state of zeros.
@@ -74,27 +70,23 @@ static const nd_module_type rnn_type = {
     .size = sizeof rnn_type, .version = 1, .name = "rnn", .forward = rnn_forward};
 
 static nd_module *make_model(nd_key key, bool lstm) {
-    const int64_t gates = lstm ? 4 * HIDDEN : 3 * HIDDEN;
-    const int64_t columns[STATE_WEIGHTS] = {EMBEDDED, HIDDEN, 1, 1};
-    const double bound = 0.08838834764831845; // 1 / sqrt(HIDDEN)
     nd_module *model = nd_module_new(&rnn_type, &lstm, sizeof lstm);
     nd_auto_scope;
+    const nd_key net_key = nd_key_fold(key, NET);
     const nd_module *embedding =
-        nd_tmp(nd_embedding_module(nd_key_fold(key, 10), BYTES, EMBEDDED, ND_NO_PADDING));
-    const nd_module *head = nd_tmp(nd_linear_module(nd_key_fold(key, 11), HIDDEN, BYTES, true));
+        nd_tmp(nd_embedding_module(nd_key_fold(key, EMBEDDING), BYTES, EMBEDDED, ND_NO_PADDING));
+    const nd_module *net = nd_tmp(lstm ? nd_lstm_module(net_key, EMBEDDED, HIDDEN, true, NULL)
+                                       : nd_gru_module(net_key, EMBEDDED, HIDDEN, true, NULL));
+    const nd_module *head = nd_tmp(nd_linear_module(nd_key_fold(key, HEAD), HIDDEN, BYTES, true));
     nd_status status = nd_module_add_child(model, "embedding", embedding);
     if (status == ND_OK)
+        status = nd_module_add_child(model, "net", net);
+    if (status == ND_OK)
         status = nd_module_add_child(model, "head", head);
-    for (size_t i = 0; i < STATE_WEIGHTS && status == ND_OK; i++) {
-        const nd_tensor *drawn = nd_rand(nd_key_fold(key, i), ND_SHAPE(gates, columns[i]), ND_F32);
-        const nd_tensor *centred = nd_mul_scalar(nd_sub_scalar(drawn, 0.5), 2 * bound);
-        nd_auto nd_tensor *weight =
-            nd_retain(columns[i] == 1 ? nd_clone(nd_flatten(centred, 0)) : centred);
-        status = nd_set_requires_grad(weight, true);
-        if (status == ND_OK)
-            status = nd_module_add_parameter(model, part_names[i], weight);
-    }
-    return model;
+    if (status == ND_OK)
+        return model;
+    nd_release(model);
+    return NULL;
 }
 
 // ---------------------------------------------------------------------------------------- training
