@@ -303,14 +303,19 @@ nd_status nd_load_state(const nd_state *state, const char *path) {
     return status;
 }
 
-/// Modules before optimizers, in any order of addition: what an optimizer makes for a parameter
-/// (the master of a half) depends on the parameter's value.
+static int turn_of(nd_state_kind kind) {
+    return kind == ND__STATE_MODULE ? 0 : kind == ND__STATE_OPTIMIZER ? 1 : 2;
+}
+
+/// Modules, then optimizers, then the others, in any order of addition: what an optimizer makes for a
+/// parameter (the master of a half) depends on the parameter's value, and may fail for want of memory.
 static nd_status exchange_all(const nd_state *state, nd_state_stream *stream) {
     nd_status status = ND_OK;
-    for (int modules = 1; modules >= 0; modules--)
+    stream->objects = state->objects;
+    for (int turn = 0; turn < 3; turn++)
         for (size_t i = 0; status == ND_OK && i < state->count; i++) {
             nd_state_part *part = &state->parts[i];
-            if ((part->kind == ND__STATE_MODULE) != modules)
+            if (turn_of(part->kind) != turn)
                 continue;
             const nd_object *object =
                 part->kind < ND__STATE_I64 ? nd_list_get(state->objects, part->object) : NULL;

@@ -223,6 +223,13 @@ static nd_status exchange_slots(nd_state_stream *stream, nd_optimizer *optimizer
 // -------------------------------------------------------------------------------------------------
 // schedules
 
+static bool is_part(const nd_state_stream *stream, const void *object) {
+    for (size_t i = 0; i < nd_list_get_size(stream->objects); i++)
+        if (nd_list_get(stream->objects, i) == object)
+            return true;
+    return false;
+}
+
 static nd_status exchange_schedule(nd_state_stream *stream, nd_schedule *schedule) {
     nd_status status = nd__schedule_check(stream->operation, schedule);
     if (status == ND_OK && !schedule->optimizer)
@@ -248,7 +255,9 @@ static nd_status exchange_schedule(nd_state_stream *stream, nd_schedule *schedul
     if (status == ND_OK && stream->phase == ND__STATE_COMMIT) {
         schedule->steps = steps;
         memcpy(schedule->bases, bases, schedule->base_count * sizeof *bases);
-        status = nd__schedule_apply(stream->operation, schedule);
+        // Of an optimizer that is a part itself the rates were read, perhaps set since the last step.
+        if (!is_part(stream, schedule->optimizer))
+            status = nd__schedule_apply(stream->operation, schedule);
     }
     nd__alloc_free(bases);
     return status;

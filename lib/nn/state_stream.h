@@ -18,7 +18,8 @@ typedef struct nd_state_stream {
     const char *operation;
     const char *path;
     nd_state_phase phase;
-    const char *part; ///< name of the part that speaks
+    const char *part;       ///< name of the part that speaks
+    const nd_list *objects; ///< of all parts, borrowed
     nd_list *tensors; ///< owned: saving, what was collected; loading, the file's, in its order
     char **names;     ///< saving: of the tensors, each allocated
     size_t count, capacity; ///< of `names`

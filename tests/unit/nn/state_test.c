@@ -425,6 +425,39 @@ static void test_every_allocation_of_saving_and_loading_fails_once(void **state)
     free_run(&saved);
 }
 
+/// A rate that the program has set since the schedule's last step is what the run goes on with, in
+/// whichever order the parts were added.
+static void test_a_rate_set_beside_a_schedule_is_kept(void **state) {
+    (void)state;
+    const char *path = nd_test_path("rate.safetensors");
+    for (int order = 0; order < 2; order++) {
+        double found[2] = {0};
+        for (int which = 0; which < 2; which++) {
+            nd_auto nd_module *model = nd_linear_module(nd_key_new(1), 2, 2, true);
+            nd_sgd_options options = ND_SGD_OPTIONS_INIT;
+            options.rate = 0.1;
+            nd_auto nd_optimizer *sgd = nd_sgd(model, &options);
+            nd_auto nd_schedule *schedule = nd_step_schedule(10, 0.5);
+            assert_ok(nd_schedule_start(schedule, sgd));
+            nd_auto nd_state *it = nd_state_new();
+            if (order)
+                assert_ok(nd_state_add_schedule(it, "schedule", schedule));
+            assert_ok(nd_state_add_optimizer(it, "optimizer", sgd));
+            if (!order)
+                assert_ok(nd_state_add_schedule(it, "schedule", schedule));
+            if (which) {
+                assert_ok(nd_load_state(it, path));
+            } else {
+                assert_ok(nd_schedule_step(schedule));
+                nd_optimizer_set_rate(sgd, 0.7);
+                assert_ok(nd_save_state(it, path));
+            }
+            found[which] = nd_optimizer_get_option(sgd, 0, ND_OPTIMIZER_RATE);
+        }
+        assert_true(found[0] == 0.7 && found[1] == 0.7);
+    }
+}
+
 static void test_another_kind_of_optimizer_and_schedule_is_refused(void **state) {
     (void)state;
     const char *path = nd_test_path("kinds.safetensors");
@@ -525,6 +558,7 @@ int main(void) {
         ND_TEST(test_a_killed_run_goes_on_to_the_same_bits),
         ND_TEST(test_what_does_not_fit_changes_nothing),
         ND_TEST(test_every_allocation_of_saving_and_loading_fails_once),
+        ND_TEST(test_a_rate_set_beside_a_schedule_is_kept),
         ND_TEST(test_another_kind_of_optimizer_and_schedule_is_refused),
         ND_TEST(test_parts_that_are_refused),
         ND_TEST(test_many_parts),
