@@ -194,23 +194,11 @@ static nd_status prepare(const attention *a, bool as_given, prepared *p) {
 // -------------------------------------------------------------------------------------------------
 // backward
 
-static nd_status check_saved(const nd_tensor *x, uint64_t version) {
-    nd_status status = nd__tensor_check_operand(name, "a saved tensor", x);
-    if (status != ND_OK || nd__tensor_version(x) == version)
-        return status;
-    char text[ND__SHAPE_TEXT];
-    return nd__error(ND_ERROR_STATE,
-                     "%s: a saved tensor of shape %s was changed in place: version %llu, saved at "
-                     "%llu",
-                     name, nd__shape_text(text, x->ndim, x->shape),
-                     (unsigned long long)nd__tensor_version(x), (unsigned long long)version);
-}
-
 static nd_status check_all_saved(const attention *a) {
-    nd_status status = check_saved(a->result, a->result_version);
+    nd_status status = nd__record_check_saved(name, a->result, a->result_version);
     for (int i = 0; i < INPUTS && status == ND_OK; i++)
         if (a->inputs[i])
-            status = check_saved(a->inputs[i], a->versions[i]);
+            status = nd__record_check_saved(name, a->inputs[i], a->versions[i]);
     return status;
 }
 

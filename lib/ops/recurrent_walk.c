@@ -12,7 +12,6 @@
 #include "lib/ops/recurrent_steps.h"
 #include "lib/tensor/launch.h"
 #include "lib/tensor/record.h"
-#include "lib/tensor/shape.h"
 #include <nd/autograd.h>
 #include <nd/manager.h>
 #include <nd/neural.h>
@@ -181,23 +180,11 @@ static nd_status walk_forward(recurrent_walk *w, bool recorded, nd__recurrent_re
 // -------------------------------------------------------------------------------------------------
 // backward
 
-static nd_status check_saved(const recurrent_walk *w, const nd_tensor *x, uint64_t version) {
-    nd_status status = nd__tensor_check_operand(w->name, "a saved tensor", x);
-    if (status != ND_OK || nd__tensor_version(x) == version)
-        return status;
-    char text[ND__SHAPE_TEXT];
-    return nd__error(ND_ERROR_STATE,
-                     "%s: a saved tensor of shape %s was changed in place: version %llu, saved at "
-                     "%llu",
-                     w->name, nd__shape_text(text, x->ndim, x->shape),
-                     (unsigned long long)nd__tensor_version(x), (unsigned long long)version);
-}
-
 static nd_status check_all_saved(const recurrent_walk *w) {
-    nd_status status = check_saved(w, w->output, w->output_version);
+    nd_status status = nd__record_check_saved(w->name, w->output, w->output_version);
     for (int i = 0; i < INPUTS && status == ND_OK; i++)
         if (w->inputs[i])
-            status = check_saved(w, w->inputs[i], w->versions[i]);
+            status = nd__record_check_saved(w->name, w->inputs[i], w->versions[i]);
     return status;
 }
 

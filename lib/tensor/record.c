@@ -442,6 +442,18 @@ static nd_tensor *with_history(const nd_node *node, const nd_saved *saved) {
     return alias;
 }
 
+nd_status nd__record_check_saved(const char *operation, const nd_tensor *x, uint64_t version) {
+    nd_status status = nd__tensor_check_operand(operation, "a saved tensor", x);
+    if (status != ND_OK || nd__tensor_version(x) == version)
+        return status;
+    char text[ND__SHAPE_TEXT];
+    return nd__error(
+        ND_ERROR_STATE,
+        "%s: a saved tensor of shape %s was changed in place: version %llu, saved at %llu",
+        operation, nd__shape_text(text, x->ndim, x->shape),
+        (unsigned long long)nd__tensor_version(x), (unsigned long long)version);
+}
+
 nd_tensor *nd__record_saved(const nd_node *node, uint32_t index) {
     const nd_saved *saved = index < node->nsaved ? &node->saved[index] : NULL;
     const nd_tensor *x = saved ? saved->tensor : NULL;
@@ -456,16 +468,8 @@ nd_tensor *nd__record_saved(const nd_node *node, uint32_t index) {
                 nd_node_get_name(node));
         return NULL;
     }
-    uint64_t version = nd__tensor_version(x);
-    if (version != saved->version) {
-        char text[ND__SHAPE_TEXT];
-        nd__error(
-            ND_ERROR_STATE,
-            "%s: a saved tensor of shape %s was changed in place: version %llu, saved at %llu",
-            nd_node_get_name(node), nd__shape_text(text, x->ndim, x->shape),
-            (unsigned long long)version, (unsigned long long)saved->version);
+    if (nd__record_check_saved(nd_node_get_name(node), x, saved->version) != ND_OK)
         return NULL;
-    }
     if (saved->is_output && !nd__node_recording_off)
         return with_history(node, saved);
     return nd_retain(x);

@@ -84,6 +84,10 @@ nd_status nd__record_function(const nd_function *function, const nd_object *cont
                               nd_tensor *const *results, size_t noutputs,
                               const nd_tensor *const *inputs, size_t count);
 
+/// That a tensor which was saved at this version is open and was not written in place since: for what
+/// the context of a function saves by itself.
+nd_status nd__record_check_saved(const char *operation, const nd_tensor *x, uint64_t version);
+
 /// Owned saved tensor `index` of a node, an output with its history restored. NULL with
 /// ND_ERROR_STATE when it was written in place since ("mul: a saved tensor of shape [..] was
 /// changed in place: version 3, saved at 2"), ND_ERROR_CLOSED when closed.
