@@ -26,9 +26,6 @@ static nd_tensor *gelu_forward(const nd_module *self, const nd_tensor *x);
 static nd_tensor *flatten_forward(const nd_module *self, const nd_tensor *x);
 static nd_tensor *sequential_forward(const nd_module *self, const nd_tensor *x);
 
-static nd_status add_uniform(nd_module *module, const char *name, nd_key key, int ndim,
-                             const int64_t *shape, double bound);
-
 #define MODULE_TYPE(kind)                       \
     static const nd_module_type kind##_type = { \
         .size = sizeof(nd_module_type), .version = 1, .name = #kind, .forward = kind##_forward}
@@ -159,9 +156,10 @@ nd_module *nd__layers_with_weights(nd_module *module, nd_key key, int ndim, cons
     if (!module)
         return NULL;
     const double bound = 1.0 / sqrt((double)fan_in);
-    nd_status status = add_uniform(module, "weight", nd_key_fold(key, WEIGHT), ndim, shape, bound);
+    nd_status status =
+        nd__layers_add_uniform(module, "weight", nd_key_fold(key, WEIGHT), ndim, shape, bound);
     if (status == ND_OK && bias > 0)
-        status = add_uniform(module, "bias", nd_key_fold(key, BIAS), 1, &bias, bound);
+        status = nd__layers_add_uniform(module, "bias", nd_key_fold(key, BIAS), 1, &bias, bound);
     if (status != ND_OK) {
         nd_release(module);
         return NULL;
@@ -169,8 +167,8 @@ nd_module *nd__layers_with_weights(nd_module *module, nd_key key, int ndim, cons
     return module;
 }
 
-static nd_status add_uniform(nd_module *module, const char *name, nd_key key, int ndim,
-                             const int64_t *shape, double bound) {
+nd_status nd__layers_add_uniform(nd_module *module, const char *name, nd_key key, int ndim,
+                                 const int64_t *shape, double bound) {
     nd_auto nd_tensor *zero_to_one = nd_rand(key, ndim, shape, ND_F32);
     nd_auto nd_tensor *scaled = nd_mul_scalar(zero_to_one, 2 * bound);
     nd_auto nd_tensor *parameter = nd_add_scalar(scaled, -bound);

@@ -11,6 +11,10 @@ enum { ND__LAYERS_WEIGHT = 0, ND__LAYERS_BIAS = 1 };
 nd_module *nd__layers_with_weights(nd_module *module, nd_key key, int ndim, const int64_t *shape,
                                    int64_t fan_in, int64_t bias);
 
+/// Adds a parameter whose elements are uniform in +-bound, drawn from key.
+nd_status nd__layers_add_uniform(nd_module *module, const char *name, nd_key key, int ndim,
+                                 const int64_t *shape, double bound);
+
 /// The member at `index`, borrowed; NULL of a closed module.
 static inline const nd_tensor *nd__layers_parameter(const nd_module *module, size_t index) {
     return index < module->count ? (const nd_tensor *)module->members[index].object : NULL;

@@ -9,7 +9,6 @@
 #include "lib/nn/layers.h"
 #include "lib/ops/dropout.h"
 #include "lib/pressure/pressure_alloc.h"
-#include <nd/autograd.h>
 #include <nd/neural.h>
 
 #include <math.h>
@@ -56,15 +55,6 @@ static nd_status check_request(request *r, const nd_recurrent_options *given) {
     return nd__dropout_check(r->name, options.dropout);
 }
 
-static nd_status add_weight(nd_module *module, nd_key key, const char *name, int ndim,
-                            const int64_t *shape, double bound) {
-    nd_auto nd_tensor *zero_to_one = nd_rand(key, ndim, shape, ND_F32);
-    nd_auto nd_tensor *scaled = nd_mul_scalar(zero_to_one, 2 * bound);
-    nd_auto nd_tensor *weight = nd_add_scalar(scaled, -bound);
-    nd_status status = weight ? nd_set_requires_grad(weight, true) : nd_error_get_status();
-    return status == ND_OK ? nd_module_add_parameter(module, name, weight) : status;
-}
-
 /// The weights of one direction of a layer, which draw from key, each from a key of its own.
 static nd_status add_direction(nd_module *module, const request *r, nd_key key, int64_t layer,
                                bool reverse) {
@@ -77,8 +67,8 @@ static nd_status add_direction(nd_module *module, const request *r, nd_key key, 
         snprintf(name, sizeof name, "%s_l%lld%s", roles[role], (long long)layer,
                  reverse ? "_reverse" : "");
         const int64_t shape[] = {rows, role < 2 ? columns[role] : 0};
-        status = add_weight(module, nd_key_fold(key, (uint64_t)role), name, role < 2 ? 2 : 1, shape,
-                            1.0 / sqrt((double)r->size));
+        status = nd__layers_add_uniform(module, name, nd_key_fold(key, (uint64_t)role),
+                                        role < 2 ? 2 : 1, shape, 1.0 / sqrt((double)r->size));
     }
     return status;
 }
