@@ -4,7 +4,6 @@
 // What the inputs bring to the gates is one product for the whole sequence; only the part of the
 // state is computed step by step (recurrent_direction.h). Gates and weights lie as PyTorch has them:
 // LSTM i, f, g, o; GRU r, z, n.
-#include "lib/base/alloc.h"
 #include "lib/base/error.h"
 #include "lib/base/versioned.h"
 #include "lib/ops/autocast.h"
@@ -13,7 +12,6 @@
 #include "lib/ops/precision.h"
 #include "lib/ops/recurrent_steps.h"
 #include "lib/ops/recurrent_walk.h"
-#include "lib/pressure/pressure_alloc.h"
 #include "lib/tensor/shape.h"
 #include <nd/autograd.h>
 #include <nd/neural.h>
@@ -215,33 +213,13 @@ static nd_status run_direction(const recurrent *r, const nd_tensor *x, int64_t p
     return status;
 }
 
-/// The last states of layers and directions.
-typedef struct last_states {
-    nd_tensor **at;
-    size_t count;
-} last_states;
-
-static void release_states(last_states *s) {
-    for (size_t i = 0; s->at && i < s->count; i++)
-        nd_release(s->at[i]);
-    nd__alloc_free(s->at);
-}
-
-static nd_status make_states(const char *name, int64_t count, last_states *ret_states) {
-    ret_states->count = (size_t)count;
-    ret_states->at = nd__pressure_alloc_zeroed((size_t)count * sizeof *ret_states->at);
-    return ret_states->at ? ND_OK
-                          : nd__error(ND_ERROR_OUT_OF_MEMORY, "%s: no memory for %lld states", name,
-                                      (long long)count);
-}
-
 // -------------------------------------------------------------------------------------------------
 // all layers
 
 /// One layer: replaces *x, [t, n, in], by its output, [t, n, directions size], and hands its states
 /// over.
-static nd_status run_layer(const recurrent *r, int64_t layer, nd_tensor **x, last_states *hidden,
-                           last_states *cell) {
+static nd_status run_layer(const recurrent *r, int64_t layer, nd_tensor **x,
+                           nd__recurrent_list *hidden, nd__recurrent_list *cell) {
     nd_auto nd_tensor *result = NULL;
     for (int64_t way = 0; way < r->directions; way++) {
         __attribute__((cleanup(nd__recurrent_direction_release))) nd__recurrent_result d = {0};
@@ -284,7 +262,7 @@ static nd_tensor *as_given(const recurrent *r, const nd_tensor *output) {
 }
 
 /// The last states of all layers and directions: [layers directions, n, size], or without the n.
-static nd_tensor *states_of(const recurrent *r, const last_states *states) {
+static nd_tensor *states_of(const recurrent *r, const nd__recurrent_list *states) {
     nd_auto nd_tensor *all = nd_stack(states->count, (const nd_tensor *const *)states->at, 0);
     nd_auto nd_tensor *narrow = nd_cast(all, r->x->dtype);
     return r->batched ? nd_steal(&narrow) : nd_squeeze(narrow, 1);
@@ -292,12 +270,12 @@ static nd_tensor *states_of(const recurrent *r, const last_states *states) {
 
 static nd_status run(const recurrent *r, nd_tensor **ret_output, nd_tensor **ret_hidden,
                      nd_tensor **ret_cell) {
-    __attribute__((cleanup(release_states))) last_states hidden = {0};
-    __attribute__((cleanup(release_states))) last_states cell = {0};
+    __attribute__((cleanup(nd__recurrent_direction_release_list))) nd__recurrent_list hidden = {0};
+    __attribute__((cleanup(nd__recurrent_direction_release_list))) nd__recurrent_list cell = {0};
     int64_t places = r->options.layers * r->directions;
-    nd_status status = make_states(r->name, places, &hidden);
+    nd_status status = nd__recurrent_direction_make_list(r->name, places, &hidden);
     if (status == ND_OK)
-        status = make_states(r->name, places, &cell);
+        status = nd__recurrent_direction_make_list(r->name, places, &cell);
     nd_auto nd_tensor *x = status == ND_OK ? by_steps(r) : NULL;
     if (!x)
         return nd_error_get_status();

@@ -27,6 +27,17 @@ typedef struct nd__recurrent_result {
 
 void nd__recurrent_direction_release(nd__recurrent_result *result);
 
+/// Tensors of the steps of a sequence, or of the directions of a net, owned.
+typedef struct nd__recurrent_list {
+    nd_tensor **at; ///< or NULL
+    size_t count;
+} nd__recurrent_list;
+
+/// A list of NULL.
+nd_status nd__recurrent_direction_make_list(const char *name, int64_t count,
+                                            nd__recurrent_list *ret_list);
+void nd__recurrent_direction_release_list(nd__recurrent_list *list);
+
 /// Gates of a row.
 static inline int64_t nd__recurrent_direction_gates(nd_cell cell) {
     return cell == ND_CELL_LSTM ? 4 : cell == ND_CELL_GRU ? 3 : 1;

@@ -32,29 +32,9 @@ static nd_status join_steps(const nd_object *context, size_t noutputs,
 
 static const nd_function steps_function = {sizeof(nd_function), 1, "steps", NULL, join_steps};
 
-/// Tensors of a sequence, one for each step.
-typedef struct steps {
-    nd_tensor **at;
-    size_t count;
-} steps;
-
-static void release_steps(steps *s) {
-    for (size_t i = 0; s->at && i < s->count; i++)
-        nd_release(s->at[i]);
-    nd__alloc_free(s->at);
-}
-
-static nd_status make_steps(const char *name, int64_t count, steps *ret_steps) {
-    ret_steps->count = (size_t)count;
-    ret_steps->at = nd__pressure_alloc_zeroed((size_t)count * sizeof *ret_steps->at);
-    return ret_steps->at ? ND_OK
-                         : nd__error(ND_ERROR_OUT_OF_MEMORY, "%s: no memory for %lld steps", name,
-                                     (long long)count);
-}
-
 /// Views of the input along its first axis.
-static nd_status take_apart(const nd__recurrent_direction *d, steps *ret_steps) {
-    nd_status status = make_steps(d->name, d->input->shape[0], ret_steps);
+static nd_status take_apart(const nd__recurrent_direction *d, nd__recurrent_list *ret_steps) {
+    nd_status status = nd__recurrent_direction_make_list(d->name, d->input->shape[0], ret_steps);
     if (status != ND_OK)
         return status;
     nd_no_grad {
@@ -131,8 +111,8 @@ static nd_status step_gru(const nd__recurrent_direction *d, const nd_tensor *fro
 // -------------------------------------------------------------------------------------------------
 
 /// All steps from the first to the last, or back, into `outputs`.
-static nd_status walk(const nd__recurrent_direction *d, const steps *inputs, steps *outputs,
-                      nd__recurrent_result *result) {
+static nd_status walk(const nd__recurrent_direction *d, const nd__recurrent_list *inputs,
+                      nd__recurrent_list *outputs, nd__recurrent_result *result) {
     nd_status status = ND_OK;
     for (size_t i = 0; i < inputs->count && status == ND_OK; i++) {
         size_t t = d->reverse ? inputs->count - 1 - i : i;
@@ -152,11 +132,11 @@ static nd_status walk(const nd__recurrent_direction *d, const steps *inputs, ste
 }
 
 static nd_status run(const nd__recurrent_direction *d, nd__recurrent_result *result) {
-    __attribute__((cleanup(release_steps))) steps inputs = {0};
-    __attribute__((cleanup(release_steps))) steps outputs = {0};
+    __attribute__((cleanup(nd__recurrent_direction_release_list))) nd__recurrent_list inputs = {0};
+    __attribute__((cleanup(nd__recurrent_direction_release_list))) nd__recurrent_list outputs = {0};
     nd_status status = take_apart(d, &inputs);
     if (status == ND_OK)
-        status = make_steps(d->name, d->input->shape[0], &outputs);
+        status = nd__recurrent_direction_make_list(d->name, d->input->shape[0], &outputs);
     if (status == ND_OK && !(result->hidden = nd__recurrent_direction_state(d, d->hidden)))
         status = nd_error_get_status();
     if (status == ND_OK && d->cell == ND_CELL_LSTM &&
