@@ -50,6 +50,11 @@ typedef enum nd_cell {
     ND_CELLS,
 } nd_cell;
 
+/// Gates of a row.
+static inline int64_t nd_cell_gates(nd_cell cell) {
+    return cell == ND_CELL_LSTM ? 4 : cell == ND_CELL_GRU ? 3 : 1;
+}
+
 /// Losses of pairs of numbers.
 typedef enum nd_pair_loss {
 #define ND_PAIR_LOSS(name, ...) ND_PAIR_LOSS_##name,

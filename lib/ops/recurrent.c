@@ -86,7 +86,7 @@ static nd_status check_weight(const recurrent *r, size_t at) {
         status = nd__precision_check_beside(r->name, "a weight", w, r->x);
     if (status != ND_OK)
         return status;
-    int64_t rows = nd__recurrent_direction_gates(cells[r->kind].cell) * r->size;
+    int64_t rows = nd_cell_gates(cells[r->kind].cell) * r->size;
     int64_t columns = role == 1    ? r->size
                       : layer == 0 ? r->x->shape[r->x->ndim - 1]
                                    : r->directions * r->size;

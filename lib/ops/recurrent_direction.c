@@ -30,7 +30,7 @@ void nd__recurrent_direction_release_list(nd__recurrent_list *list) {
 
 nd_tensor *nd__recurrent_direction_state(const nd__recurrent_direction *d, const nd_tensor *given) {
     const nd_tensor *input = d->input;
-    const int64_t size = input->shape[2] / nd__recurrent_direction_gates(d->cell);
+    const int64_t size = input->shape[2] / nd_cell_gates(d->cell);
     const int64_t shape[] = {input->shape[1], size};
     if (given)
         return nd_retain(given);

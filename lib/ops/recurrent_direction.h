@@ -38,11 +38,6 @@ nd_status nd__recurrent_direction_make_list(const char *name, int64_t count,
                                             nd__recurrent_list *ret_list);
 void nd__recurrent_direction_release_list(nd__recurrent_list *list);
 
-/// Gates of a row.
-static inline int64_t nd__recurrent_direction_gates(nd_cell cell) {
-    return cell == ND_CELL_LSTM ? 4 : cell == ND_CELL_GRU ? 3 : 1;
-}
-
 /// A first state, retained, or zeros. NULL with an error.
 nd_tensor *nd__recurrent_direction_state(const nd__recurrent_direction *d, const nd_tensor *given);
 /// What a state gives to the gates: [n, gates size], of the input's dtype. NULL with an error.

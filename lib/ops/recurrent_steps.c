@@ -52,7 +52,7 @@ static nd_status take_apart(const nd__recurrent_direction *d, nd__recurrent_list
 
 /// Gate number `gate`: [n, size].
 static nd_tensor *gate_of(const nd__recurrent_direction *d, const nd_tensor *gates, int64_t gate) {
-    const int64_t size = d->input->shape[2] / nd__recurrent_direction_gates(d->cell);
+    const int64_t size = d->input->shape[2] / nd_cell_gates(d->cell);
     return nd_slice(gates, gate * size, (gate + 1) * size, 1, 1);
 }
 

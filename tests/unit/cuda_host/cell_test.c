@@ -6,10 +6,6 @@
 /// Of products of up to five numbers, which here may be above 1, and of what is left of a difference.
 #define PRODUCT_TOLERANCE 1000
 
-static int64_t gates_of(nd_cell cell) {
-    return cell == ND_CELL_LSTM ? 4 : cell == ND_CELL_GRU ? 3 : 1;
-}
-
 static nd_kernel_call cell_call(nd_op op, nd_cell cell, int64_t n, int64_t size) {
     nd_kernel_call call = {.op = op, .noperands = op == ND_OP_recurrent_cell ? 6 : 9};
     call.attrs = (nd_op_attrs){.i = {cell, n, size}};
@@ -23,7 +19,7 @@ static nd_operand some(const nd_kernel_call *call, nd_dtype dtype, int64_t count
 static void step_agrees(nd_cell cell, nd_dtype dtype, int64_t n, int64_t size, bool keeps) {
     nd_kernel_call call = cell_call(ND_OP_recurrent_cell, cell, n, size);
     bool lstm = cell == ND_CELL_LSTM, gru = cell == ND_CELL_GRU;
-    int64_t state = n * size, wide = gates_of(cell) * state;
+    int64_t state = n * size, wide = nd_cell_gates(cell) * state;
     const int64_t written[] = {state, lstm ? state : 0, keeps && (lstm || gru) ? 4 * state : 0};
     for (int i = 0; i < 3; i++)
         call.operand[i] = some(&call, dtype, written[i]);
@@ -41,7 +37,7 @@ static void step_agrees(nd_cell cell, nd_dtype dtype, int64_t n, int64_t size, b
 static void gradient_agrees(nd_cell cell, nd_dtype dtype, int64_t n, int64_t size, int given) {
     nd_kernel_call call = cell_call(ND_OP_recurrent_cell_grad, cell, n, size);
     bool lstm = cell == ND_CELL_LSTM, gru = cell == ND_CELL_GRU, simple = !lstm && !gru;
-    int64_t state = n * size, wide = gates_of(cell) * state;
+    int64_t state = n * size, wide = nd_cell_gates(cell) * state;
     const int64_t written[] = {wide, gru ? wide : 0, simple ? 0 : state};
     for (int i = 0; i < 3; i++)
         call.operand[i] = some(&call, dtype, written[i]);
