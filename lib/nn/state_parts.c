@@ -3,7 +3,6 @@
 // Invariant: a part takes over numbers in the commit alone. What an optimizer makes in the check,
 // state tensors that it did not have yet, is as if it had not been made.
 #include "lib/nn/state_parts.h"
-#include "lib/base/alloc.h"
 #include "lib/base/error.h"
 #include "lib/io/dataset.h"
 #include "lib/nn/ema.h"
@@ -12,7 +11,6 @@
 #include "lib/nn/parameters.h"
 #include "lib/nn/schedule.h"
 #include "lib/object/edge.h"
-#include "lib/pressure/pressure_alloc.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -29,7 +27,6 @@ static nd_status exchange_node(nd_state_stream *stream, nd_schedule *node, int *
 static nd_status exchange_dataset(nd_state_stream *stream, nd_dataset *dataset);
 static nd_status exchange_ema(nd_state_stream *stream, nd_ema *ema);
 static nd_status exchange_loss_scaler(nd_state_stream *stream, nd_loss_scaler *scaler);
-static nd_status no_memory(const nd_state_stream *stream);
 
 nd_status nd__state_parts_exchange(nd_state_stream *stream, nd_state_part *part,
                                    const nd_object *object) {
@@ -67,11 +64,6 @@ nd_status nd__state_parts_exchange(nd_state_stream *stream, nd_state_part *part,
         return status;
     }
     return ND_OK;
-}
-
-static nd_status no_memory(const nd_state_stream *stream) {
-    return nd__error(ND_ERROR_OUT_OF_MEMORY, "%s: no memory for the numbers of '%s'",
-                     stream->operation, stream->part);
 }
 
 // -------------------------------------------------------------------------------------------------
@@ -129,11 +121,10 @@ static nd_status exchange_optimizer(nd_state_stream *stream, nd_optimizer *optim
         status = exchange_groups(stream, optimizer);
     if (status != ND_OK)
         return status;
-    int64_t *numbers = nd__pressure_alloc(optimizer->count * sizeof *numbers);
+    int64_t *numbers = nd__state_stream_scratch(stream, optimizer->count * sizeof *numbers);
     if (!numbers)
-        return no_memory(stream);
+        return nd_error_get_status();
     status = exchange_steps(stream, optimizer, numbers);
-    nd__alloc_free(numbers);
     return status == ND_OK ? exchange_slots(stream, optimizer) : status;
 }
 
@@ -141,9 +132,9 @@ static nd_status exchange_optimizer(nd_state_stream *stream, nd_optimizer *optim
 static nd_status exchange_groups(nd_state_stream *stream, nd_optimizer *optimizer) {
     const nd_optimizer_info *info = &nd__optimizer_infos[optimizer->kind];
     const size_t groups = optimizer->group_count;
-    double *numbers = nd__pressure_alloc(groups * sizeof *numbers);
+    double *numbers = nd__state_stream_scratch(stream, groups * sizeof *numbers);
     if (!numbers)
-        return no_memory(stream);
+        return nd_error_get_status();
     nd_status status = ND_OK;
     for (int option = 0; status == ND_OK && option < ND_OPTIMIZER_OPTION_COUNT; option++) {
         if (!(info->options & (1u << option)))
@@ -160,7 +151,6 @@ static nd_status exchange_groups(nd_state_stream *stream, nd_optimizer *optimize
         for (size_t i = 0; status == ND_OK && stream->phase == ND__STATE_COMMIT && i < groups; i++)
             optimizer->groups[i].option[option] = numbers[i];
     }
-    nd__alloc_free(numbers);
     return status;
 }
 
@@ -241,9 +231,9 @@ static nd_status exchange_schedule(nd_state_stream *stream, nd_schedule *schedul
     status = nd__state_stream_numbers(stream, "steps", ND_I64, 1, &steps);
     if (status == ND_OK && steps < 0)
         status = nd__state_stream_refuse(stream, "steps", "is negative");
-    double *bases = nd__pressure_alloc(schedule->base_count * sizeof *bases);
+    double *bases = nd__state_stream_scratch(stream, schedule->base_count * sizeof *bases);
     if (!bases)
-        return no_memory(stream);
+        return nd_error_get_status();
     memcpy(bases, schedule->bases, schedule->base_count * sizeof *bases);
     if (status == ND_OK)
         status = nd__state_stream_numbers(stream, "rates", ND_F64, schedule->base_count, bases);
@@ -259,7 +249,6 @@ static nd_status exchange_schedule(nd_state_stream *stream, nd_schedule *schedul
         if (!is_part(stream, schedule->optimizer))
             status = nd__schedule_apply(stream->operation, schedule);
     }
-    nd__alloc_free(bases);
     return status;
 }
 

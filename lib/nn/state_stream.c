@@ -80,10 +80,12 @@ void nd__state_stream_end(nd_state_stream *stream) {
         nd__alloc_free(stream->names[i]);
     nd__alloc_free(stream->names);
     nd__alloc_free(stream->taken);
+    nd__alloc_free(stream->scratch);
     nd_release(stream->tensors);
     nd__safetensors_close(&stream->file);
     stream->names = NULL;
     stream->taken = NULL;
+    stream->scratch = NULL;
     stream->tensors = NULL;
     stream->count = 0;
 }
@@ -123,6 +125,21 @@ nd_status nd__state_stream_numbers(nd_state_stream *stream, const char *name, nd
     if (status == ND_OK && count > 0)
         memcpy(numbers, found->data, count * sizeof(int64_t));
     return status;
+}
+
+void *nd__state_stream_scratch(nd_state_stream *stream, size_t bytes) {
+    if (bytes <= stream->scratch_bytes && stream->scratch)
+        return stream->scratch;
+    void *scratch = nd__pressure_alloc(bytes);
+    if (!scratch) {
+        nd__error(ND_ERROR_OUT_OF_MEMORY, "%s: no memory for the numbers of '%s'",
+                  stream->operation, stream->part);
+        return NULL;
+    }
+    nd__alloc_free(stream->scratch);
+    stream->scratch = scratch;
+    stream->scratch_bytes = bytes;
+    return scratch;
 }
 
 bool nd__state_stream_has(const nd_state_stream *stream, const char *name, const char *rest) {

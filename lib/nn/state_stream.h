@@ -25,6 +25,8 @@ typedef struct nd_state_stream {
     size_t count, capacity; ///< of `names`
     nd_safetensors file;    ///< loading
     bool *taken;            ///< loading: which entries of the file somebody has asked for
+    void *scratch;          ///< as long as the longest that a part has asked for
+    size_t scratch_bytes;
 } nd_state_stream;
 
 /// A stream to save with.
@@ -47,6 +49,9 @@ nd_status nd__state_stream_tensor(nd_state_stream *stream, const char *name, con
 /// both phases, to memory that is not the part's until the part commits.
 nd_status nd__state_stream_numbers(nd_state_stream *stream, const char *name, nd_dtype dtype,
                                    size_t count, void *numbers);
+/// Memory for a part's numbers, until anybody asks for some again. The commit asks for what the
+/// check has asked for, and so cannot fail for want of it. NULL with an error.
+void *nd__state_stream_scratch(nd_state_stream *stream, size_t bytes);
 /// Loading: whether the file has an entry.
 bool nd__state_stream_has(const nd_state_stream *stream, const char *name, const char *rest);
 /// "OPERATION: 'PATH' ..." for what a part finds wrong in its numbers.

@@ -399,10 +399,9 @@ static void test_every_allocation_of_saving_and_loading_fails_once(void **state)
     for (int loads = 0; loads < 2; loads++) {
         run it = new_run(0, false);
         run same = new_run(0, false);
-        if (!loads) {
-            train(&it, NULL, -1, 4);
-            train(&same, NULL, -1, 4);
-        }
+        // Some steps, so that the optimizer has all that the file has of it.
+        train(&it, NULL, -1, loads ? 2 : 4);
+        train(&same, NULL, -1, loads ? 2 : 4);
         bool done = false;
         for (int n = 0; !done; n++) {
             assert_true(n < 3000);
@@ -416,7 +415,8 @@ static void test_every_allocation_of_saving_and_loading_fails_once(void **state)
             nd_error_clear();
             int64_t step = -1;
             assert_ok(nd_state_get_i64(it.state, "step", &step));
-            assert_int_equal(step, loads && !done ? 0 : 4);
+            assert_int_equal(step, loads && !done ? 2 : 4);
+            assert_same(&it, loads && done ? &saved : &same);
         }
         assert_same(&it, &saved);
         free_run(&it);
