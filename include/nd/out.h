@@ -8,9 +8,9 @@
 /// tensor, but not share memory with itself, as an expanded one does (nor interleave with itself, as
 /// only nd_as_strided() can make it). Of an elementwise operation it
 /// may be an operand, or exactly the same window as one; where it has only part of its elements in
-/// common with an operand, or for any other operation one at all, it is refused. A refused `out` has
-/// the bytes that it had. Where the device finds an index out of range while it writes, some
-/// elements are written.
+/// common with an operand, or for any other operation one at all, it is refused (but for an operand
+/// that is converted first, which is read from its copy). A refused `out` has the bytes that it had.
+/// Where the device finds an index out of range while it writes, some elements are written.
 ///
 /// Nothing is recorded. While recording is on, an operand that requires a gradient is an error, and
 /// so is such an `out`, or one that is a view of a tensor with history; nd_no_grad is the place to
