@@ -156,6 +156,10 @@ ND_API nd_module *nd_relu_module(void) ND_OWNED;
 ND_API nd_module *nd_tanh_module(void) ND_OWNED;
 /// Module of nd_gelu().
 ND_API nd_module *nd_gelu_module(void) ND_OWNED;
+/// Module of any function of one tensor that gives an owned one, or NULL on error:
+/// nd_function_module(nd_silu). In a sequence it is not computed together with the layer before it,
+/// as the three above are.
+ND_API nd_module *nd_function_module(nd_tensor *(*function)(const nd_tensor *x)) ND_OWNED;
 /// Module of nd_dropout() with probability p, while it is in training mode: each call draws a key
 /// of its own from this one. Else it gives back its input.
 ND_API nd_module *nd_dropout_module(nd_key key, double p) ND_OWNED;
@@ -164,6 +168,14 @@ ND_API nd_module *nd_dropout_module(nd_key key, double p) ND_OWNED;
 /// not. Options NULL: as ND_BATCH_NORM_OPTIONS_INIT.
 ND_API nd_module *nd_batch_norm_module(int64_t channels,
                                        const nd_batch_norm_options *options) ND_OWNED;
+/// Module of nd_instance_norm() over so many channels: weight of ones and bias of zeros [channels]; x
+/// is normalised by its own statistics in either mode, and options.momentum and options.training say
+/// nothing. Options NULL: as ND_BATCH_NORM_OPTIONS_INIT.
+ND_API nd_module *nd_instance_norm_module(int64_t channels,
+                                          const nd_batch_norm_options *options) ND_OWNED;
+/// Module of nd_group_norm() over so many channels: weight of ones and bias of zeros [channels].
+/// groups divides channels.
+ND_API nd_module *nd_group_norm_module(int64_t groups, int64_t channels, double epsilon) ND_OWNED;
 /// Module of nd_layer_norm() over the last axes, of this shape: weight of ones, bias of zeros.
 ND_API nd_module *nd_layer_norm_module(double epsilon, int naxes, const int64_t *shape) ND_OWNED;
 /// Module of nd_rms_norm() over the last axes, of this shape: weight of ones.
@@ -172,6 +184,24 @@ ND_API nd_module *nd_rms_norm_module(double epsilon, int naxes, const int64_t *s
 /// drawn from key, with zeros in the row of padding; padding may be ND_NO_PADDING.
 ND_API nd_module *nd_embedding_module(nd_key key, int64_t rows, int64_t size,
                                       int64_t padding) ND_OWNED;
+
+// Attention with several heads (Vaswani et al. 2017), each of size / heads numbers: queries, keys and
+// values are linear functions of what is given, and the result is one of what the heads give one
+// behind the other. Parameters are named as PyTorch's module names them: in_proj_weight [3 size, size]
+// and in_proj_bias [3 size], for queries, keys and values in this order, and out_proj.weight [size,
+// size] and out_proj.bias [size]; all uniform in +-1/sqrt(size), drawn from key; bias false: without
+// biases. options NULL: as ND_ATTENTION_OPTIONS_INIT; the mode says whether dropout drops, and each
+// call draws a key for it: options.key says nothing.
+
+/// Module of attention from x to itself: [..., l, size] -> [..., l, size]. heads divides size.
+ND_API nd_module *nd_attention_module(nd_key key, int64_t size, int64_t heads, bool bias,
+                                      const nd_attention_options *options) ND_OWNED;
+/// The same from query [..., l, size] to key and value [..., s, size] -> [..., l, size]. key NULL: query;
+/// value NULL: key. mask (NULL: none) broadcasts to [..., heads, l, s], as in nd_attention(). NULL
+/// on error.
+ND_API nd_tensor *nd_attention_module_run(const nd_module *module, const nd_tensor *query,
+                                          const nd_tensor *key, const nd_tensor *value,
+                                          const nd_tensor *mask) ND_OWNED;
 
 // Recurrent nets of <nd/neural.h> with `in` numbers for a step and states of `size`. Their weights are
 // named as PyTorch's modules name them, so that parameters go from file to file: of layer 0 weight_ih_l0
@@ -449,9 +479,10 @@ ND_API int64_t nd_schedule_get_steps(const nd_schedule *schedule);
 typedef nd_tensor *(*nd_checkpoint_function)(const nd_object *context, size_t count,
                                              const nd_tensor *const *inputs);
 /// y = function(context, inputs), of which only the inputs are kept for the backward pass, not what
-/// is computed in between; the backward pass computes it again. Gradients, of any order, are the
-/// same to the bit. Every tensor that shall have a gradient is an input. `context` (an object, may
-/// be NULL) is held by the graph. Error in the backward pass: an input was changed in place since.
+/// is computed in between; the backward pass computes it again. Gradients are the same to the bit,
+/// those of higher order but for the order of their sums. Every tensor that shall have a gradient is
+/// an input. `context` (an object, may be NULL) is held by the graph. Error in the backward pass: an
+/// input was changed in place since.
 ND_API nd_tensor *nd_checkpoint(nd_checkpoint_function function, const void *context, size_t count,
                                 const nd_tensor *const *inputs) ND_OWNED;
 /// nd_checkpoint() of nd_module_forward(module, x): the module's parameters have gradients too.

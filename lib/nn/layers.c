@@ -19,10 +19,15 @@ typedef struct nd_linear_data {
     bool bias;
 } nd_linear_data;
 
+typedef struct function_data {
+    nd_tensor *(*function)(const nd_tensor *x);
+} function_data;
+
 static nd_tensor *linear_forward(const nd_module *self, const nd_tensor *x);
 static nd_tensor *relu_forward(const nd_module *self, const nd_tensor *x);
 static nd_tensor *tanh_forward(const nd_module *self, const nd_tensor *x);
 static nd_tensor *gelu_forward(const nd_module *self, const nd_tensor *x);
+static nd_tensor *function_forward(const nd_module *self, const nd_tensor *x);
 static nd_tensor *flatten_forward(const nd_module *self, const nd_tensor *x);
 static nd_tensor *sequential_forward(const nd_module *self, const nd_tensor *x);
 
@@ -33,6 +38,7 @@ MODULE_TYPE(linear);
 MODULE_TYPE(relu);
 MODULE_TYPE(tanh);
 MODULE_TYPE(gelu);
+MODULE_TYPE(function);
 MODULE_TYPE(flatten);
 MODULE_TYPE(sequential);
 
@@ -57,6 +63,13 @@ nd_module *nd_tanh_module(void) {
 
 nd_module *nd_gelu_module(void) {
     return nd__module_new(&gelu_type, NULL, 0);
+}
+
+nd_module *nd_function_module(nd_tensor *(*function)(const nd_tensor *x)) {
+    if (!function)
+        return (void)nd__error_null("function_module", "function"), NULL;
+    const function_data data = {function};
+    return nd__module_new(&function_type, &data, sizeof data);
 }
 
 nd_module *nd_flatten_module(void) {
@@ -101,6 +114,10 @@ static nd_tensor *tanh_forward(const nd_module *self, const nd_tensor *x) {
 static nd_tensor *gelu_forward(const nd_module *self, const nd_tensor *x) {
     (void)self;
     return nd_gelu(x);
+}
+
+static nd_tensor *function_forward(const nd_module *self, const nd_tensor *x) {
+    return ((const function_data *)self->data)->function(x);
 }
 
 static nd_tensor *flatten_forward(const nd_module *self, const nd_tensor *x) {

@@ -18,8 +18,15 @@ typedef struct nd_norm_data {
     int naxes;
 } nd_norm_data;
 
+typedef struct group_norm_data {
+    int64_t groups;
+    double epsilon;
+} group_norm_data;
+
 static nd_tensor *dropout_forward(const nd_module *self, const nd_tensor *x);
 static nd_tensor *batch_norm_forward(const nd_module *self, const nd_tensor *x);
+static nd_tensor *instance_norm_forward(const nd_module *self, const nd_tensor *x);
+static nd_tensor *group_norm_forward(const nd_module *self, const nd_tensor *x);
 static nd_tensor *layer_norm_forward(const nd_module *self, const nd_tensor *x);
 static nd_tensor *rms_norm_forward(const nd_module *self, const nd_tensor *x);
 static nd_tensor *embedding_forward(const nd_module *self, const nd_tensor *x);
@@ -29,6 +36,8 @@ static nd_tensor *embedding_forward(const nd_module *self, const nd_tensor *x);
         .size = sizeof(nd_module_type), .version = 1, .name = #kind, .forward = kind##_forward}
 MODULE_TYPE(dropout);
 MODULE_TYPE(batch_norm);
+MODULE_TYPE(instance_norm);
+MODULE_TYPE(group_norm);
 MODULE_TYPE(layer_norm);
 MODULE_TYPE(rms_norm);
 MODULE_TYPE(embedding);
@@ -60,28 +69,58 @@ nd_module *nd_dropout_module(nd_key key, double p) {
     return module;
 }
 
-nd_module *nd_batch_norm_module(int64_t channels, const nd_batch_norm_options *options) {
+/// Adds a weight of ones and a bias of zeros. Consumes the module, as with().
+static nd_module *with_scale(nd_module *module, int naxes, const int64_t *shape) {
+    module = with(module, "weight", nd_ones(naxes, shape, ND_F32), true);
+    return with(module, "bias", nd_zeros(naxes, shape, ND_F32), true);
+}
+
+static bool has_channels(const char *name, int64_t channels) {
+    if (channels >= 1)
+        return true;
+    nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: %lld channels", name, (long long)channels);
+    return false;
+}
+
+/// A norm of the options of batch normalisation, with weight and bias. NULL with an error.
+static nd_module *channel_norm(const char *name, const nd_module_type *type, int64_t channels,
+                               const nd_batch_norm_options *options) {
     nd_batch_norm_options chosen = ND_BATCH_NORM_OPTIONS_INIT;
-    if (nd__versioned_read("batch_norm_module", "ND_BATCH_NORM_OPTIONS_INIT", options, &chosen,
-                           sizeof chosen) != ND_OK)
+    if (nd__versioned_read(name, "ND_BATCH_NORM_OPTIONS_INIT", options, &chosen, sizeof chosen) !=
+            ND_OK ||
+        !has_channels(name, channels))
         return NULL;
-    if (channels < 1) {
-        nd__error(ND_ERROR_INVALID_ARGUMENT, "batch_norm_module: %lld channels",
-                  (long long)channels);
+    return with_scale(nd__module_new(type, &chosen, sizeof chosen), ND_SHAPE(channels));
+}
+
+nd_module *nd_batch_norm_module(int64_t channels, const nd_batch_norm_options *options) {
+    nd_module *module = channel_norm("batch_norm_module", &batch_norm_type, channels, options);
+    if (!module)
         return NULL;
-    }
-    nd_module *module = nd__module_new(&batch_norm_type, &chosen, sizeof chosen);
-    module = with(module, "weight", nd_ones(ND_SHAPE(channels), ND_F32), true);
-    module = with(module, "bias", nd_zeros(ND_SHAPE(channels), ND_F32), true);
     module = with(module, "running_mean", nd_zeros(ND_SHAPE(channels), ND_F32), false);
     return with(module, "running_var", nd_ones(ND_SHAPE(channels), ND_F32), false);
 }
 
+nd_module *nd_instance_norm_module(int64_t channels, const nd_batch_norm_options *options) {
+    return channel_norm("instance_norm_module", &instance_norm_type, channels, options);
+}
+
+nd_module *nd_group_norm_module(int64_t groups, int64_t channels, double epsilon) {
+    static const char name[] = "group_norm_module";
+    if (!has_channels(name, channels))
+        return NULL;
+    if (groups < 1 || channels % groups != 0) {
+        nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: %lld channels in %lld groups", name,
+                  (long long)channels, (long long)groups);
+        return NULL;
+    }
+    const group_norm_data data = {groups, epsilon};
+    return with_scale(nd__module_new(&group_norm_type, &data, sizeof data), ND_SHAPE(channels));
+}
+
 nd_module *nd_layer_norm_module(double epsilon, int naxes, const int64_t *shape) {
     const nd_norm_data data = {epsilon, naxes};
-    nd_module *module = nd__module_new(&layer_norm_type, &data, sizeof data);
-    module = with(module, "weight", nd_ones(naxes, shape, ND_F32), true);
-    return with(module, "bias", nd_zeros(naxes, shape, ND_F32), true);
+    return with_scale(nd__module_new(&layer_norm_type, &data, sizeof data), naxes, shape);
 }
 
 nd_module *nd_rms_norm_module(double epsilon, int naxes, const int64_t *shape) {
@@ -134,6 +173,16 @@ static nd_tensor *batch_norm_forward(const nd_module *self, const nd_tensor *x) 
     return nd_batch_norm(x, member(self, WEIGHT), member(self, BIAS),
                          without ? NULL : member(self, RUNNING_MEAN),
                          without ? NULL : member(self, RUNNING_VAR), &options);
+}
+
+static nd_tensor *instance_norm_forward(const nd_module *self, const nd_tensor *x) {
+    return nd_instance_norm(x, member(self, WEIGHT), member(self, BIAS), NULL, NULL,
+                            (const nd_batch_norm_options *)self->data);
+}
+
+static nd_tensor *group_norm_forward(const nd_module *self, const nd_tensor *x) {
+    const group_norm_data *data = self->data;
+    return nd_group_norm(x, member(self, WEIGHT), member(self, BIAS), data->groups, data->epsilon);
 }
 
 static nd_tensor *layer_norm_forward(const nd_module *self, const nd_tensor *x) {

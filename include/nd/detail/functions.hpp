@@ -742,6 +742,9 @@ inline tensor trace(const nd_tensor *x, int64_t offset) noexcept {
 inline tensor module_forward(const nd_module *the_module, const nd_tensor *x) noexcept {
     return tensor((nd_module_forward)(the_module, x));
 }
+inline tensor attention_module_run(const nd_module *the_module, const nd_tensor *query, const nd_tensor *key, const nd_tensor *value, const nd_tensor *mask) noexcept {
+    return tensor((nd_attention_module_run)(the_module, query, key, value, mask));
+}
 inline tensor checkpoint(nd_checkpoint_function function, const void *context, size_t count, const nd_tensor *const *inputs) noexcept {
     return tensor((nd_checkpoint)(function, context, count, inputs));
 }

@@ -34,6 +34,30 @@ static void test_activations_behind_linear_layers(void **state) {
     }
 }
 
+static nd_tensor *twice(const nd_tensor *x) {
+    return nd_mul_scalar(x, 2);
+}
+
+/// Of the library and of the program; an error of the function is the module's.
+static void test_functions_are_modules(void **state) {
+    (void)state;
+    nd_auto nd_tensor *x = nd_randn(nd_key_new(1), ND_SHAPE(5, 3), ND_F32);
+    nd_auto nd_module *net = ND_SEQUENTIAL(nd_function_module(nd_silu), nd_function_module(twice),
+                                           nd_function_module(nd_cholesky));
+    nd_auto nd_module *first = nd_retain(nd_module_get_child(net, 0));
+    nd_auto nd_module *second = nd_retain(nd_module_get_child(net, 1));
+    nd_auto nd_tensor *y = nd_module_forward(first, x);
+    nd_auto nd_tensor *z = nd_module_forward(second, y);
+    nd_auto nd_tensor *by_hand = nd_silu(x);
+    nd_auto nd_tensor *expected = nd_mul_scalar(by_hand, 2);
+    assert_handle(z);
+    assert_memory_equal(nd_get_data(z), nd_get_data(expected), 15 * sizeof(float));
+    assert_null(nd_module_forward(net, x));
+    assert_failed(ND_ERROR_SHAPE, "cholesky: ");
+    assert_null(nd_function_module(NULL));
+    assert_failed(ND_ERROR_INVALID_ARGUMENT, "function_module: function is NULL");
+}
+
 static void test_layers_compute_their_operation(void **state) {
     (void)state;
     nd_key key = nd_key_new(7);
@@ -174,6 +198,7 @@ static void test_F30_options_of_layers(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_activations_behind_linear_layers),
+        ND_TEST(test_functions_are_modules),
         ND_TEST(test_layers_compute_their_operation),
         ND_TEST(test_layers_keep_their_options),
         ND_TEST(test_initial_values_are_bounded_and_a_function_of_the_key),

@@ -74,10 +74,64 @@ static void test_norms_and_embedding_are_their_operations(void **state) {
     nd_error_clear();
 }
 
+/// The same weights and biases, which are neither ones nor zeros, for both.
+static void numbers(const nd_module *one, const nd_module *other) {
+    const char *const names[] = {"weight", "bias"};
+    for (int which = 0; which < 2; which++) {
+        float *a = nd_get_data(nd_module_get_parameter(one, names[which]));
+        float *b = nd_get_data(nd_module_get_parameter(other, names[which]));
+        for (int i = 0; i < 6; i++)
+            a[i] = b[i] = (float)(which ? 3 - i : 2 * i + 1) / 4;
+    }
+}
+
+static void assert_scale(const nd_module *module, int64_t channels) {
+    assert_int_equal(nd_module_get_parameter_count(module), 2);
+    assert_int_equal(nd_module_get_buffer_count(module), 0);
+    nd_auto nd_tensor *ones = nd_ones(ND_SHAPE(channels), ND_F32);
+    nd_auto nd_tensor *zeros = nd_zeros(ND_SHAPE(channels), ND_F32);
+    assert_same_bits(nd_module_get_parameter(module, "weight"), ones);
+    assert_same_bits(nd_module_get_parameter(module, "bias"), zeros);
+}
+
+static void test_norms_of_samples_are_their_operations(void **state) {
+    (void)state;
+    nd_auto nd_tensor *x = nd_randn(nd_key_new(1), ND_SHAPE(2, 6, 3, 5), ND_F32);
+    nd_batch_norm_options options = ND_BATCH_NORM_OPTIONS_INIT;
+    options.epsilon = 1e-3;
+    nd_auto nd_module *instance = nd_instance_norm_module(6, &options);
+    nd_auto nd_module *group = nd_group_norm_module(3, 6, 1e-3);
+    assert_scale(instance, 6);
+    assert_scale(group, 6);
+    numbers(instance, group);
+    const nd_tensor *weight = nd_module_get_parameter(group, "weight");
+    const nd_tensor *bias = nd_module_get_parameter(group, "bias");
+    nd_auto nd_tensor *by_instance = nd_instance_norm(x, weight, bias, NULL, NULL, &options);
+    nd_auto nd_tensor *by_group = nd_group_norm(x, weight, bias, 3, 1e-3);
+    for (int training = 1; training >= 0; training--) {
+        assert_ok(nd_module_set_training(instance, training));
+        nd_auto nd_tensor *y = nd_module_forward(instance, x);
+        nd_auto nd_tensor *z = nd_module_forward(group, x);
+        assert_handle(y);
+        assert_handle(z);
+        assert_same_bits(y, by_instance);
+        assert_same_bits(z, by_group);
+    }
+    assert_null(nd_instance_norm_module(0, NULL));
+    assert_failed(ND_ERROR_INVALID_ARGUMENT, "instance_norm_module: 0 channels");
+    assert_null(nd_group_norm_module(1, 0, 1e-5));
+    assert_failed(ND_ERROR_INVALID_ARGUMENT, "group_norm_module: 0 channels");
+    assert_null(nd_group_norm_module(4, 6, 1e-5));
+    assert_failed(ND_ERROR_INVALID_ARGUMENT, "group_norm_module: 6 channels in 4 groups");
+    assert_null(nd_group_norm_module(0, 6, 1e-5));
+    assert_failed(ND_ERROR_INVALID_ARGUMENT, "group_norm_module: 6 channels in 0 groups");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_dropout_draws_another_key_at_each_call),
         ND_TEST(test_norms_and_embedding_are_their_operations),
+        ND_TEST(test_norms_of_samples_are_their_operations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
