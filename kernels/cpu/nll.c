@@ -43,16 +43,47 @@ static double weight_of(const nll_work *work, int64_t target) {
     return work->weight ? number(work, work->weight, target) : 1.0;
 }
 
+/// Where the targets stand one after the other, without a division for each.
+typedef struct nll_place {
+    int64_t sample, place;
+} nll_place;
+
+static nll_place place_at(const nll_work *work, int64_t index) {
+    int64_t sample = index / work->places;
+    return (nll_place){sample, index - sample * work->places};
+}
+
+static void step(const nll_work *work, nll_place *at) {
+    if (++at->place < work->places)
+        return;
+    at->place = 0;
+    at->sample++;
+}
+
 /// Where the element of a target stands in x.
-static int64_t place_of(const nll_work *work, int64_t index) {
-    int64_t sample = index / work->places, place = index - sample * work->places;
-    return (sample * work->classes + work->targets[index]) * work->places + place;
+static int64_t element_of(const nll_work *work, const nll_place *at, int64_t target) {
+    return (at->sample * work->classes + target) * work->places + at->place;
+}
+
+/// Asks for the element of a target that comes later: each may lie on a page of its own. Of one that
+/// is no class, for any address.
+static void fetch(const nll_work *work, nll_place *ahead, int64_t target) {
+    uint64_t element = ((uint64_t)ahead->sample * (uint64_t)work->classes + (uint64_t)target) *
+                           (uint64_t)work->places +
+                       (uint64_t)ahead->place;
+    __builtin_prefetch((const void *)((uintptr_t)work->x + element * (work->wide ? 8 : 4)));
+    step(work, ahead);
 }
 
 /// False where a target is no class.
 static bool add_piece(const nll_work *work, int64_t begin, int64_t end, nll_sums *ret_sums) {
+    enum { AHEAD = 16 };
     nll_sums sums = {0, 0};
-    for (int64_t i = begin; i < end; i++) {
+    nll_place at = place_at(work, begin), ahead = at;
+    int64_t fetched = begin;
+    for (int64_t i = begin; i < end; i++, step(work, &at)) {
+        for (; work->x && fetched < end && fetched <= i + AHEAD; fetched++)
+            fetch(work, &ahead, work->targets[fetched]);
         int64_t target = work->targets[i];
         double loss = 0.0, weight = 0.0;
         if (target != work->ignored) {
@@ -60,7 +91,7 @@ static bool add_piece(const nll_work *work, int64_t begin, int64_t end, nll_sums
                 return false;
             weight = weight_of(work, target);
             // Without x only the weights count.
-            loss = work->x ? -number(work, work->x, place_of(work, i)) * weight : 0.0;
+            loss = work->x ? -number(work, work->x, element_of(work, &at, target)) * weight : 0.0;
         }
         sums.loss += loss;
         sums.weight += weight;
@@ -101,11 +132,12 @@ static void grad_samples(void *context, int64_t begin, int64_t end) {
     const nll_work *work = (const nll_work *)context;
     int64_t bytes = work->wide ? 8 : 4, sample = work->classes * work->places * bytes;
     memset((char *)work->out + begin * sample, 0, (size_t)((end - begin) * sample));
-    for (int64_t i = begin * work->places; i < end * work->places; i++) {
+    nll_place at = {begin, 0};
+    for (int64_t i = begin * work->places; i < end * work->places; i++, step(work, &at)) {
         if (work->targets[i] == work->ignored)
             continue;
         double grad = number(work, work->grad, work->result == ND_NLL_EACH ? i : 0);
-        write_number(work, place_of(work, i),
+        write_number(work, element_of(work, &at, work->targets[i]),
                      -grad * work->factor * weight_of(work, work->targets[i]));
     }
 }
