@@ -157,6 +157,8 @@ typedef struct nd_kernel_call {
 //            nd_scatter_kind. NaN wins.
 //            one_hot: out, indices (i64), contiguous; i[0] = count, i[1] = classes.
 //            masked_select: out, x, mask, contiguous; i[0] = numel of x, i[1] = numel of out.
+//            nonzero: out (i64) [count, axes], where a mask holds, and the mask, contiguous; i[0] = numel of the mask, not 0,
+//            i[1] = count, not 0, i[2] = axes, 1 ... 8, i[3 ...] = its sizes.
 // CREATE     out only. fill number 0; arange f[0] = start, f[1] = step, for ND_I64 and ND_U64
 //            i[0] and i[1] when i[2] is not 0; eye i[0] = n;
 //            rand, randn i[0] = seed, i[1] = stream; randint the same and i[2] = low, i[3] = high.

@@ -1,4 +1,4 @@
-// take, gather, scatter_add, scatter_reduce, one_hot and masked_select.
+// take, gather, scatter_add, scatter_reduce, one_hot, masked_select and nonzero.
 //
 // Every index is checked where it is used; one out of range stops the call, which then has written
 // part of its fresh result and nothing else. Those of gather and of scatters may count from the end.
@@ -416,6 +416,48 @@ static nd_status masked_select(const nd_kernel_call *call) {
     return ND_OK;
 }
 
+/// Numbers of `axes` axes for each element of a row that holds: those of the axes before the last, and
+/// its own. Each element's are written, and stay where it holds; eight that do not are one look.
+static inline __attribute__((always_inline)) int64_t *
+nonzero_row(int64_t *out, const int64_t *end, const uint8_t *mask, int64_t length,
+            const int64_t *before, const int axes) {
+    for (int64_t i = 0; i < length && out < end;) {
+        uint64_t eight = 1;
+        int64_t stop = i + 8 <= length ? i + 8 : length;
+        if (stop - i == 8)
+            memcpy(&eight, mask + i, sizeof eight);
+        if (eight == 0) {
+            i = stop;
+            continue;
+        }
+        for (; i < stop && out < end; i++) {
+            for (int axis = 0; axis < axes - 1; axis++)
+                out[axis] = before[axis];
+            out[axes - 1] = i;
+            out += axes * mask[i];
+        }
+    }
+    return out;
+}
+
+static nd_status nonzero(const nd_kernel_call *call) {
+    int64_t *out = (int64_t *)call->operand[0].data;
+    const uint8_t *mask = (const uint8_t *)call->operand[1].data;
+    const int axes = (int)call->attrs.i[2];
+    const int64_t *sizes = call->attrs.i + 3, *end = out + call->attrs.i[1] * axes;
+    const int64_t length = sizes[axes - 1];
+    int64_t at[ND_MAX_DIMS] = {0};
+    for (; out < end; mask += length) {
+        out = axes == 1   ? nonzero_row(out, end, mask, length, at, 1)
+              : axes == 2 ? nonzero_row(out, end, mask, length, at, 2)
+              : axes == 3 ? nonzero_row(out, end, mask, length, at, 3)
+                          : nonzero_row(out, end, mask, length, at, axes);
+        for (int axis = axes - 2; axis >= 0 && ++at[axis] == sizes[axis]; axis--)
+            at[axis] = 0;
+    }
+    return ND_OK;
+}
+
 nd_status nd__cpu_index(const nd_kernel_call *call) {
     switch (call->op) {
     case ND_OP_take:
@@ -428,6 +470,8 @@ nd_status nd__cpu_index(const nd_kernel_call *call) {
         return one_hot(call);
     case ND_OP_masked_select:
         return masked_select(call);
+    case ND_OP_nonzero:
+        return nonzero(call);
     default:
         return ND_ERROR_UNSUPPORTED;
     }

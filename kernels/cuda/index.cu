@@ -1,4 +1,4 @@
-// INDEX: take, gather, scatter_add, scatter_reduce, one_hot, masked_select.
+// INDEX: take, gather, scatter_add, scatter_reduce, one_hot, masked_select, nonzero.
 //
 // An index out of range raises the queue's flag and is otherwise left out. Elements that are only
 // moved are compiled per size.
@@ -278,8 +278,8 @@ static nd_status one_hot(const nd_cuda_queue *queue, const nd_kernel_call *call)
                                queue->out_of_range});
 }
 
-// masked_select: how many elements each chunk of the mask lets through gives, summed in two levels,
-// where each chunk writes.
+// masked_select and nonzero: how many elements each chunk of the mask lets through gives, summed in
+// two levels, where each chunk writes.
 constexpr int64_t chunk_length = 256;
 
 struct CountChunk {
@@ -314,10 +314,35 @@ struct SumBefore {
     }
 };
 
-template <class T> struct SelectChunk {
+/// The element itself.
+template <class T> struct WriteElement {
     const T *x;
-    const uint8_t *mask;
     T *out;
+
+    ND_BOTH void operator()(int64_t to, int64_t index) const {
+        out[to] = x[index];
+    }
+};
+
+/// Its place along each axis.
+struct WritePlace {
+    int64_t *out;
+    int64_t sizes[ND_MAX_DIMS];
+    int axes;
+
+    ND_BOTH void operator()(int64_t to, int64_t index) const {
+        for (int axis = axes - 1; axis > 0; axis--) {
+            int64_t outer = index / sizes[axis];
+            out[to * axes + axis] = index - outer * sizes[axis];
+            index = outer;
+        }
+        out[to * axes] = index;
+    }
+};
+
+template <class Write> struct SelectChunk {
+    Write write;
+    const uint8_t *mask;
     const int64_t *before, *chunks_before;
     int64_t numel;
 
@@ -326,16 +351,16 @@ template <class T> struct SelectChunk {
         int64_t next = before[chunk] + chunks_before[chunk / chunk_length];
         for (int64_t index = chunk * chunk_length; index < end; index++)
             if (mask[index])
-                out[next++] = x[index];
+                write(next++, index);
     }
 };
 
-template <class T>
-static nd_status run_masked_select(const nd_cuda_queue *queue, const nd_kernel_call *call) {
-    int64_t numel = call->attrs.i[0];
+/// Writes what the mask lets through, in its order.
+template <class Write>
+static nd_status run_select(const nd_cuda_queue *queue, const Write &write, const uint8_t *mask,
+                            int64_t numel) {
     if (numel == 0)
         return ND_OK;
-    const uint8_t *mask = (const uint8_t *)call->operand[2].data;
     int64_t chunks = divide_up(numel, chunk_length);
     int64_t superchunks = divide_up(chunks, chunk_length);
     Scratch scratch(queue, (chunks + superchunks + 1) * (int64_t)sizeof(int64_t));
@@ -351,11 +376,22 @@ static nd_status run_masked_select(const nd_cuda_queue *queue, const nd_kernel_c
     if (status == ND_OK)
         status = run_elements(queue, 1, SumBefore{chunks_before, total, superchunks, superchunks});
     if (status == ND_OK)
-        status =
-            run_elements(queue, chunks,
-                         SelectChunk<T>{(const T *)call->operand[1].data, mask,
-                                        (T *)call->operand[0].data, before, chunks_before, numel});
+        status = run_elements(queue, chunks,
+                              SelectChunk<Write>{write, mask, before, chunks_before, numel});
     return status;
+}
+
+template <class T>
+static nd_status masked_select(const nd_cuda_queue *queue, const nd_kernel_call *call) {
+    WriteElement<T> write{(const T *)call->operand[1].data, (T *)call->operand[0].data};
+    return run_select(queue, write, (const uint8_t *)call->operand[2].data, call->attrs.i[0]);
+}
+
+static nd_status nonzero(const nd_cuda_queue *queue, const nd_kernel_call *call) {
+    WritePlace write{(int64_t *)call->operand[0].data, {0}, (int)call->attrs.i[2]};
+    for (int axis = 0; axis < write.axes; axis++)
+        write.sizes[axis] = call->attrs.i[3 + axis];
+    return run_select(queue, write, (const uint8_t *)call->operand[1].data, call->attrs.i[0]);
 }
 
 /// Sums and products that wrap have the same bits with a sign and without.
@@ -413,7 +449,7 @@ static nd_status scatter_reduce(const nd_cuda_queue *queue, const nd_kernel_call
 template <class T> static nd_status moving(const nd_cuda_queue *queue, const nd_kernel_call *call) {
     if (call->op == ND_OP_gather)
         return run_gather<T>(queue, call);
-    return run_masked_select<T>(queue, call);
+    return masked_select<T>(queue, call);
 }
 
 } // namespace nd_cuda
@@ -429,6 +465,8 @@ nd_status nd__cuda_index(const nd_cuda_queue *queue, const nd_kernel_call *call)
         return scatter_reduce(queue, call);
     case ND_OP_one_hot:
         return one_hot(queue, call);
+    case ND_OP_nonzero:
+        return nonzero(queue, call);
     case ND_OP_gather:
     case ND_OP_masked_select:
         switch (dtype_bytes(call->operand[0].dtype)) {

@@ -1,4 +1,4 @@
-// take, gather, scatter_add, one_hot and masked_select.
+// take, gather, scatter_add, one_hot, masked_select and nonzero.
 //
 // Indices become dense i64 before a kernel or the tape sees them, and without negatives, except where
 // the kernel is one of the host that takes those (AS_GIVEN). What is recorded is
@@ -15,6 +15,7 @@
 #include "lib/tensor/record.h"
 #include "lib/tensor/shape.h"
 #include <nd/out.h>
+#include <nd/sorting.h>
 #include <nd/threads.h>
 
 /// index < 0 ? index + size : index, on the device. Unrecorded, because it is made of integers.
@@ -439,4 +440,35 @@ nd_tensor *nd_masked_select(const nd_tensor *x, const nd_tensor *mask) {
     call.attrs.i[0] = x->numel;
     call.attrs.i[1] = count;
     return nd__operands_run("masked_select", result, &call, inputs, 2, NULL);
+}
+
+nd_tensor *nd_nonzero(const nd_tensor *x) {
+    static const char name[] = "nonzero";
+    if (nd__tensor_check_operand(name, "x", x) != ND_OK ||
+        nd__capture_check_size(name, x->device) != ND_OK)
+        return NULL;
+    bool is_mask = x->dtype == ND_BOOL;
+    nd_auto nd_tensor *zero =
+        is_mask ? NULL : nd__operands_number_like(name, x, x->dtype, ND_NUMBER(0));
+    nd_auto nd_tensor *mask = is_mask ? nd__operands_dense(name, x, ND_BOOL)
+                              : zero  ? nd_not_equal(x, zero)
+                                      : NULL;
+    int64_t count = mask ? count_true(mask) : -1;
+    if (count < 0)
+        return NULL;
+    nd_tensor *result =
+        nd__tensor_result(name, &x, 1, x->device, ND_I64, 2, (const int64_t[]){count, x->ndim});
+    if (!result || result->numel == 0)
+        return result;
+    nd_kernel_call call;
+    call.op = ND_OP_nonzero;
+    call.noperands = 2;
+    call.ndim = 0;
+    call.operand[0] = plain_operand(result);
+    call.operand[1] = plain_operand(mask);
+    call.attrs.i[0] = mask->numel;
+    call.attrs.i[1] = count;
+    call.attrs.i[2] = x->ndim;
+    nd__shape_copy(call.attrs.i + 3, x->shape, x->ndim);
+    return nd__operands_run(name, result, &call, &x, 1, NULL);
 }

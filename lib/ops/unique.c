@@ -1,47 +1,10 @@
-// What a tensor holds, and where: nonzero and unique, of comparisons, sorts and selections.
+// What a tensor holds, and where: unique, of comparisons, sorts and selections.
 #include "lib/base/error.h"
 #include "lib/device/capture.h"
 #include "lib/ops/operands.h"
 #include "lib/tensor/record.h"
 #include "lib/tensor/shape.h"
 #include <nd/sorting.h>
-
-nd_tensor *nd_nonzero(const nd_tensor *x) {
-    const char *name = "nonzero";
-    if (nd__tensor_check_operand(name, "x", x) != ND_OK ||
-        nd__capture_check_size(name, x->device) != ND_OK)
-        return NULL;
-    nd_auto nd_tensor *zero = nd__operands_number_like(name, x, x->dtype, ND_NUMBER(0));
-    nd_auto nd_tensor *mask = nd_not_equal(x, zero);
-    nd_auto nd_tensor *flat = nd_reshape(mask, 1, &x->numel);
-    nd_auto nd_tensor *counted = nd__operands_counted(name, x, 1, &x->numel);
-    nd_auto nd_tensor *rest = flat && counted ? nd_masked_select(counted, flat) : NULL;
-    if (!rest)
-        return NULL;
-    if (x->ndim == 0)
-        return nd__tensor_result(name, &x, 1, x->device, ND_I64, 2,
-                                 (const int64_t[]){rest->numel, 0});
-    const nd_tensor *columns[ND_MAX_DIMS] = {NULL};
-    nd_tensor *owned[ND_MAX_DIMS] = {NULL};
-    bool whole = true;
-    for (int axis = x->ndim - 1; axis > 0 && whole; axis--) {
-        nd_auto nd_tensor *size =
-            nd__operands_number_like(name, x, ND_I64, ND_NUMBER(x->shape[axis]));
-        nd_tensor *next = nd_floor_divide(rest, size);
-        nd_auto nd_tensor *before = nd_mul_scalar(next, x->shape[axis]);
-        columns[axis] = owned[axis] = nd_sub(rest, before);
-        nd_release(rest);
-        rest = next;
-        whole = columns[axis] && rest;
-    }
-    columns[0] = rest; // along the first axis nothing is left to divide
-    nd_tensor *result = whole ? nd_stack((size_t)x->ndim, columns, 1) : NULL;
-    for (int axis = 0; axis < x->ndim; axis++)
-        nd_release(owned[axis]);
-    return result;
-}
-
-// -------------------------------------------------------------------------------------------------
 
 /// Before each of n sorted elements: whether it differs from the one before it.
 static nd_tensor *beginnings(const nd_tensor *sorted) {

@@ -138,6 +138,42 @@ void test_masked_select_agrees(void **state) {
         }
 }
 
+static void nonzero(int axes, const int64_t *sizes, int64_t every) {
+    int64_t n = 1, count = 0;
+    nd_kernel_call call = {.op = ND_OP_nonzero, .noperands = 2};
+    call.attrs.i[2] = axes;
+    for (int axis = 0; axis < axes; axis++)
+        n *= call.attrs.i[3 + axis] = sizes[axis];
+    uint8_t *mask = values(ND_BOOL, n);
+    for (int64_t element = 0; element < n; element++) {
+        mask[element] = every ? element % every == every - 1 : mask[element];
+        count += mask[element];
+    }
+    if (count > 0) {
+        int64_t written = count * axes;
+        call.attrs.i[0] = n;
+        call.attrs.i[1] = count;
+        call.operand[0] = contiguous(&call, values(ND_I64, written), ND_I64);
+        call.operand[1] = contiguous(&call, mask, ND_BOOL);
+        both(&call, 1, &written, 0);
+    }
+    free_values();
+}
+
+void test_nonzero_agrees(void **state) {
+    (void)state;
+    static const int64_t shapes[][8] = {{70001, 1, 1, 1, 1, 1, 1, 1},
+                                        {3, 257, 1, 2, 1, 5, 1, 1},
+                                        {300, 7, 5, 2, 1, 1, 3, 2},
+                                        {1, 1, 1, 1, 1, 1, 1, 1}};
+    // Each second or so, all, one in a thousand.
+    static const int64_t every[] = {0, 1, 1000};
+    for (size_t shape = 0; shape < sizeof shapes / sizeof *shapes; shape++)
+        for (int axes = 1; axes <= 8; axes++)
+            for (size_t i = 0; i < sizeof every / sizeof *every; i++)
+                nonzero(axes, shapes[shape], every[i]);
+}
+
 void test_index_out_of_range_is_reported(void **state) {
     (void)state;
     static const int64_t wrong[] = {-1, -6, 5, INT64_MAX, INT64_MIN};

@@ -38,6 +38,7 @@
     TEST(test_scatter_reduce_agrees)                   \
     TEST(test_one_hot_agrees)                          \
     TEST(test_masked_select_agrees)                    \
+    TEST(test_nonzero_agrees)                          \
     TEST(test_masked_softmax_agrees)                   \
     TEST(test_softmax_gradients_agree)                 \
     TEST(test_index_out_of_range_is_reported)          \
