@@ -12,6 +12,9 @@
 #define BLOCK_ROWS 4
 #endif
 #define BLOCK_VECTORS 3
+/// How many blocks ahead x is fetched: a tap is a stream of its own, and there are more than a processor
+/// follows.
+#define AHEAD 1
 #define ND__UNROLL ND__PRAGMA(GCC unroll 8)
 
 // The order of these includes is what they mean; it must not be sorted.
