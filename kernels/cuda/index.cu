@@ -331,11 +331,14 @@ struct WritePlace {
     int axes;
 
     ND_BOTH void operator()(int64_t to, int64_t index) const {
-        for (int axis = axes - 1; axis > 0; axis--) {
-            int64_t outer = index / sizes[axis];
-            out[to * axes + axis] = index - outer * sizes[axis];
-            index = outer;
-        }
+        // Sizes whose places the compiler knows need no local memory.
+        ND_UNROLL
+        for (int axis = ND_MAX_DIMS - 1; axis > 0; axis--)
+            if (axis < axes) {
+                int64_t outer = index / sizes[axis];
+                out[to * axes + axis] = index - outer * sizes[axis];
+                index = outer;
+            }
         out[to * axes] = index;
     }
 };
