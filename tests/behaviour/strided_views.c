@@ -59,6 +59,17 @@ static nd_tensor *quantized(const nd_tensor *x, const nd_tensor *weight) {
              : nd_dequantize(values, scales, NULL, ND_F32);
 }
 
+/// From x to itself, by a module of x's dtype where that is one of floats.
+static nd_tensor *attended(const nd_tensor *x) {
+    nd_auto nd_module *module =
+        nd_attention_module(nd_key_new(5), nd_get_size(x, -1), 1, given.keepdims, NULL);
+    if (!module)
+        return NULL;
+    if (nd_module_cast(module, nd_get_dtype(x)) != ND_OK)
+        nd_error_clear();
+    return nd_attention_module_run(module, x, x, x, NULL);
+}
+
 static nd_tensor *integer_product(const nd_tensor *left, const nd_tensor *right) {
     nd_auto nd_tensor *a = bytes_of(left, ND_U8, false);
     nd_auto nd_tensor *b = nd_cast(right, ND_I8);
@@ -196,6 +207,7 @@ static nd_tensor *power_of(const nd_tensor *x) {
     CASE(cosine_embedding_loss, nd_cosine_embedding_loss(in->logits, in->logits, in->targets, \
                                                           0, ND_REDUCTION_SUM))\
     CASE(attention, nd_attention(in->a, in->a, in->a, NULL, NULL))               \
+    CASE(attention_module, attended(in->x))                                                  \
     CASE(pad, nd_pad(in->a, 1, ((const int64_t[]){2, 1}), 1, ND_PADDING_CONSTANT))           \
     CASE(pad_reflect, nd_pad(in->a, 1, ((const int64_t[]){1, 1}), 0, ND_PADDING_REFLECT))    \
     CASE(flip, nd_flip(in->a, given.naxes, given.axes))                                      \
