@@ -180,21 +180,43 @@ static nd_status exchange_steps(nd_state_stream *stream, nd_optimizer *optimizer
     return status;
 }
 
+/// Which state tensors each parameter has, bit by slot. Files that do not say so have what they have.
+static nd_status exchange_made(nd_state_stream *stream, const nd_optimizer *optimizer,
+                               int64_t *made) {
+    const nd_optimizer_info *info = &nd__optimizer_infos[optimizer->kind];
+    const bool saves = stream->phase == ND__STATE_SAVE;
+    for (size_t i = 0; i < optimizer->count; i++) {
+        made[i] = 0;
+        for (int slot = 0; slot < ND__SLOTS; slot++) {
+            const char *name = info->slots[slot];
+            const bool has = saves
+                                 ? optimizer->states[i].slot[slot] != NULL
+                                 : name && nd__state_stream_has(stream, name, optimizer->names[i]);
+            made[i] |= has ? INT64_C(1) << slot : 0;
+        }
+    }
+    if (!saves && !nd__state_stream_has(stream, "slots", NULL))
+        return ND_OK;
+    nd_status status = nd__state_stream_numbers(stream, "slots", ND_I64, optimizer->count, made);
+    for (size_t i = 0; status == ND_OK && i < optimizer->count; i++)
+        for (int slot = 0; status == ND_OK && slot < 63; slot++)
+            if ((made[i] >> slot & 1) && (slot >= ND__SLOTS || !info->slots[slot]))
+                status = nd__state_stream_refuse(stream, "slots", "names what its kind has not");
+    return status;
+}
+
 /// State tensors: "optimizer.first_moment.0.weight". One that was not made when the file was saved
 /// is not in it, and goes.
 static nd_status exchange_slots(nd_state_stream *stream, nd_optimizer *optimizer) {
     const nd_optimizer_info *info = &nd__optimizer_infos[optimizer->kind];
-    nd_status status = ND_OK;
+    int64_t *made = nd__state_stream_scratch(stream, optimizer->count * sizeof *made);
+    nd_status status = made ? exchange_made(stream, optimizer, made) : nd_error_get_status();
     for (size_t i = 0; status == ND_OK && i < optimizer->count; i++) {
         nd_parameter_state *state = &optimizer->states[i];
         for (int slot = 0; status == ND_OK && slot < ND__SLOTS; slot++) {
             if (!info->slots[slot])
                 continue;
-            const char *name = optimizer->names[i];
-            const bool has = stream->phase == ND__STATE_SAVE
-                                 ? state->slot[slot] != NULL
-                                 : nd__state_stream_has(stream, info->slots[slot], name);
-            if (!has) {
+            if (!(made[i] >> slot & 1)) {
                 if (stream->phase == ND__STATE_COMMIT)
                     nd__edge_set_in(&optimizer->header, &state->slot[slot], NULL);
                 continue;
@@ -203,8 +225,8 @@ static nd_status exchange_slots(nd_state_stream *stream, nd_optimizer *optimizer
                 status =
                     nd__optimizer_prepare_slot(stream->operation, optimizer, state, (nd_slot)slot);
             if (status == ND_OK)
-                status =
-                    nd__state_stream_tensor(stream, info->slots[slot], name, state->slot[slot]);
+                status = nd__state_stream_tensor(stream, info->slots[slot], optimizer->names[i],
+                                                 state->slot[slot]);
         }
     }
     return status;
@@ -348,6 +370,8 @@ static nd_status exchange_loss_scaler(nd_state_stream *stream, nd_loss_scaler *s
         status = nd__state_stream_refuse(stream, "scale", "is not above 0");
     if (status == ND_OK)
         status = nd__state_stream_numbers(stream, "steps", ND_I64, 1, &steps);
+    if (status == ND_OK && steps < 0)
+        status = nd__state_stream_refuse(stream, "steps", "is negative");
     if (status == ND_OK && stream->phase == ND__STATE_COMMIT) {
         scaler->scale = scale;
         scaler->steps = steps;

@@ -94,13 +94,13 @@ nd_status nd__state_stream_tensor(nd_state_stream *stream, const char *name, con
                                   nd_tensor *x) {
     char buffer[ND__STATE_NAME_BYTES];
     full_name(stream, name, rest, buffer);
-    nd_status status = nd__tensor_check_operand(stream->operation, "a tensor of the state", x);
+    nd_status status = nd__tensor_check_operand(stream->operation, buffer, x);
     if (status != ND_OK)
         return status;
     if (stream->phase == ND__STATE_SAVE)
         return collect(stream, buffer, x);
     const nd_tensor *found = NULL;
-    status = nd__tensor_check_writable(stream->operation, "a tensor of the state", x);
+    status = nd__tensor_check_writable(stream->operation, buffer, x);
     if (status != ND_OK)
         return status;
     status = find(stream, buffer, x->dtype, x->ndim, x->shape, &found);

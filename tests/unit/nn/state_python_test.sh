@@ -10,10 +10,11 @@ TEST_TMPDIR=$folder "$TEST_SRCDIR/$TEST_WORKSPACE/tests/unit/nn/state_test" >/de
 import math, sys
 from safetensors.numpy import load_file
 state = load_file(sys.argv[1] + "/whole.safetensors")
-assert len(state) == 34, sorted(state)
+assert len(state) == 35, sorted(state)
 assert state["model.0.weight"].shape == (8, 3) and state["model.0.weight"].dtype == "float32"
 assert state["step"].tolist() == [7] and state["data.position"].tolist()[:4] == [1, 1, 1, 6]
 assert state["optimizer.steps"].tolist() == [7] * 4 and state["model.1.calls"].tolist() == [7]
+assert len(set(state["optimizer.slots"].tolist())) == 1 and state["optimizer.slots"][0] > 0
 assert abs(state["average"][0]) > 0 and (state["optimizer.second_moment.3.bias"] >= 0).all()
 many = load_file(sys.argv[1] + "/many.safetensors")
 assert [many[f"n{i}"][0] for i in range(100)] == [math.inf if i == 50 else i / 3 for i in range(100)]

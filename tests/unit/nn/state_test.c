@@ -344,6 +344,8 @@ static void test_what_does_not_fit_changes_nothing(void **state) {
                                           "optimizer.steps",
                                           "optimizer.adamw.rate",
                                           "optimizer.group",
+                                          "optimizer.first_moment.0.weight",
+                                          "optimizer.second_moment.3.bias",
                                           "schedule.steps",
                                           "schedule.metrics.2",
                                           "data.position",
@@ -356,6 +358,14 @@ static void test_what_does_not_fit_changes_nothing(void **state) {
         write_changed(whole, path, missing[i], NULL);
         refuse(path, ND_ERROR_INVALID_ARGUMENT, expected);
     }
+    // A file of before, which does not say which state tensors there were.
+    run older = new_run(1, false);
+    write_changed(whole, path, "optimizer.slots", NULL);
+    assert_ok(nd_load_state(older.state, path));
+    free_run(&older);
+    nd_auto nd_tensor *slots = nd_full(ND_SHAPE(4), 1 << 20, ND_I64);
+    write_changed(whole, path, "optimizer.slots", slots);
+    refuse(path, ND_ERROR_INVALID_ARGUMENT, "'optimizer.slots' names what its kind has not");
     nd_auto nd_tensor *floats = nd_zeros(ND_SHAPE(8, 3), ND_F32);
     nd_auto nd_tensor *turned = nd_zeros(ND_SHAPE(3, 8), ND_F32);
     nd_auto nd_tensor *doubles = nd_zeros(ND_SHAPE(8, 3), ND_F64);
