@@ -245,7 +245,10 @@ nd_tensor *nd_layer_norm(const nd_tensor *x, const nd_tensor *weight, const nd_t
 }
 
 nd_tensor *nd_rms_norm(const nd_tensor *x, const nd_tensor *weight, double epsilon, int naxes) {
-    return norm_of_last_axes("rms_norm", x, weight, NULL, epsilon, naxes, false);
+    nd_auto nd_tensor *factors = raised(weight);
+    return weight && !factors
+               ? NULL
+               : norm_of_last_axes("rms_norm", x, factors, NULL, epsilon, naxes, false);
 }
 
 // -------------------------------------------------------------------------------------------------
@@ -279,7 +282,9 @@ nd_tensor *nd_group_norm(const nd_tensor *x, const nd_tensor *weight, const nd_t
                          int64_t groups, double epsilon) {
     const char *name = "group_norm";
     nd_dtype dtype;
-    if (check_channels(name, x, weight, bias, 2, &dtype) != ND_OK ||
+    nd_auto nd_tensor *factors = raised(weight), *added = raised(bias);
+    if ((weight && !factors) || (bias && !added) ||
+        check_channels(name, x, factors, added, 2, &dtype) != ND_OK ||
         check_epsilon(name, epsilon) != ND_OK)
         return NULL;
     if (groups < 1 || x->shape[1] % groups != 0) {
@@ -290,7 +295,7 @@ nd_tensor *nd_group_norm(const nd_tensor *x, const nd_tensor *weight, const nd_t
     }
     nd_op_attrs attrs =
         nd__norm_attrs(x->shape[0], x->shape[1], places_of(x), groups, epsilon, true);
-    return by_sets(name, x, weight, bias, dtype, &attrs);
+    return by_sets(name, x, factors, added, dtype, &attrs);
 }
 
 /// What nd_batch_norm and nd_instance_norm were asked for.
@@ -508,10 +513,13 @@ nd_tensor *nd_batch_norm(const nd_tensor *x, const nd_tensor *weight, const nd_t
 nd_tensor *nd_instance_norm(const nd_tensor *x, const nd_tensor *weight, const nd_tensor *bias,
                             nd_tensor *running_mean, nd_tensor *running_var,
                             const nd_batch_norm_options *options) {
+    nd_auto nd_tensor *factors = raised(weight), *added = raised(bias);
+    if ((weight && !factors) || (bias && !added))
+        return NULL;
     batch_norm n = {.name = "instance_norm",
                     .x = x,
-                    .weight = weight,
-                    .bias = bias,
+                    .weight = factors,
+                    .bias = added,
                     .running_mean = running_mean,
                     .running_var = running_var,
                     .first_reduced = 2};
