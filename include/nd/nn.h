@@ -193,7 +193,8 @@ ND_API nd_module *nd_embedding_module(nd_key key, int64_t rows, int64_t size,
 // biases. options NULL: as ND_ATTENTION_OPTIONS_INIT; the mode says whether dropout drops, and each
 // call draws a key for it: options.key says nothing.
 
-/// Module of attention from x to itself: [..., l, size] -> [..., l, size]. heads divides size.
+/// Module of attention from x to itself: [..., l, size] -> [..., l, size], of at most 7 axes. heads
+/// divides size.
 ND_API nd_module *nd_attention_module(nd_key key, int64_t size, int64_t heads, bool bias,
                                       const nd_attention_options *options) ND_OWNED;
 /// The same from query [..., l, size] to key and value [..., s, size] -> [..., l, size]. key NULL: query;

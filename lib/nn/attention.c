@@ -41,6 +41,9 @@ static nd_status check_request(const char *name, attention_data *data,
         data->size % data->heads != 0)
         return nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: size %lld in %lld heads", name,
                          (long long)data->size, (long long)data->heads);
+    if (!isfinite(data->options.scale))
+        return nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: scale is %g and must be finite", name,
+                         data->options.scale);
     return nd__dropout_check(name, data->options.dropout);
 }
 
@@ -76,8 +79,8 @@ nd_module *nd_attention_module(nd_key key, int64_t size, int64_t heads, bool bia
 
 // ---------------------------------------------------------------------------------------- forward
 
-/// `count` of the linear functions from `first` on, of the same x: [..., l, count, heads, size /
-/// heads]. NULL with an error.
+/// `count` of the linear functions from `first` on, of the same x: [..., l, count heads, size / heads].
+/// NULL with an error.
 static nd_tensor *project(const nd_module *self, const nd_tensor *x, int64_t first, int64_t count) {
     const attention_data *data = self->data;
     const int64_t from = first * data->size, to = from + count * data->size;
@@ -89,19 +92,19 @@ static nd_tensor *project(const nd_module *self, const nd_tensor *x, int64_t fir
     nd_auto nd_tensor *y = nd_linear(x, weight, bias);
     if (!y)
         return NULL;
-    const int ndim = nd_get_ndim(y) + 2;
-    int64_t shape[ND_MAX_DIMS + 2];
-    for (int axis = 0; axis < ndim - 3; axis++)
+    const int ndim = nd_get_ndim(y) + 1;
+    int64_t shape[ND_MAX_DIMS];
+    for (int axis = 0; axis < ndim - 2; axis++)
         shape[axis] = nd_get_size(y, axis);
-    shape[ndim - 3] = count;
-    shape[ndim - 2] = data->heads;
+    shape[ndim - 2] = count * data->heads;
     shape[ndim - 1] = data->size / data->heads;
     return nd_reshape(y, ndim, shape);
 }
 
-/// One of these: [..., heads, l, size / heads]. NULL gives NULL.
-static nd_tensor *heads_of(const nd_tensor *projected, int64_t part) {
-    nd_auto nd_tensor *one = projected ? nd_select(projected, part, -3) : NULL;
+/// The heads of one of these: [..., heads, l, size / heads]. NULL gives NULL.
+static nd_tensor *heads_of(const nd_tensor *projected, int64_t heads, int64_t part) {
+    nd_auto nd_tensor *one =
+        projected ? nd_slice(projected, part * heads, (part + 1) * heads, 1, -2) : NULL;
     return one ? nd_transpose(one, -3, -2) : NULL;
 }
 
@@ -119,7 +122,8 @@ static bool split(const nd_module *self, const nd_tensor *const given[PARTS],
                 count++;
             projected = project(self, given[part], first, count);
         }
-        ret_heads[part] = heads_of(projected, part - first);
+        ret_heads[part] =
+            heads_of(projected, ((const attention_data *)self->data)->heads, part - first);
         whole = ret_heads[part] != NULL;
     }
     nd_release(projected);
@@ -139,15 +143,21 @@ static nd_tensor *merge(const nd_tensor *heads, int64_t size) {
     return nd_reshape(rows, ndim, shape);
 }
 
-static nd_status check_given(const char *name, const nd_tensor *const given[PARTS]) {
+/// What is given, which gets an axis of heads, and the parameters, which a program may have closed.
+static nd_status check(const char *name, const nd_module *self,
+                       const nd_tensor *const given[PARTS]) {
     static const char *const arguments[PARTS] = {"query", "key", "value"};
+    static const char *const parameters[] = {"in_proj_weight", "in_proj_bias"};
     nd_status status = ND_OK;
     for (int part = 0; part < PARTS && status == ND_OK; part++) {
         status = nd__tensor_check_operand(name, arguments[part], given[part]);
-        if (status == ND_OK && given[part]->ndim < 2)
-            status = nd__error(ND_ERROR_SHAPE, "%s: %s has %d dimensions and must have 2 or more",
-                               name, arguments[part], given[part]->ndim);
+        if (status == ND_OK && (given[part]->ndim < 2 || given[part]->ndim >= ND_MAX_DIMS))
+            status = nd__error(ND_ERROR_SHAPE, "%s: %s has %d dimensions and must have 2 to %d",
+                               name, arguments[part], given[part]->ndim, ND_MAX_DIMS - 1);
     }
+    const size_t count = ((const attention_data *)self->data)->bias ? 2 : 1;
+    for (size_t i = 0; i < count && status == ND_OK; i++)
+        status = nd__tensor_check_operand(name, parameters[i], nd__layers_parameter(self, i));
     return status;
 }
 
@@ -155,7 +165,7 @@ static nd_status check_given(const char *name, const nd_tensor *const given[PART
 static nd_tensor *run(const char *name, const nd_module *self, const nd_tensor *const given[PARTS],
                       const nd_tensor *mask) {
     const attention_data *data = self->data;
-    if (check_given(name, given) != ND_OK)
+    if (check(name, self, given) != ND_OK)
         return NULL;
     nd_attention_options options = data->options;
     if (!nd_module_is_training(self))

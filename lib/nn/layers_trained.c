@@ -9,7 +9,7 @@
 #include <nd/neural.h>
 #include <nd/nn.h>
 
-#include <string.h>
+#include <math.h>
 
 enum { WEIGHT, BIAS, RUNNING_MEAN, RUNNING_VAR };
 
@@ -75,10 +75,14 @@ static nd_module *with_scale(nd_module *module, int naxes, const int64_t *shape)
     return with(module, "bias", nd_zeros(naxes, shape, ND_F32), true);
 }
 
-static bool has_channels(const char *name, int64_t channels) {
-    if (channels >= 1)
+static bool is_norm(const char *name, int64_t channels, double epsilon) {
+    if (channels < 1)
+        nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: %lld channels", name, (long long)channels);
+    else if (!(epsilon >= 0) || !isfinite(epsilon))
+        nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: epsilon is %g and must be finite, at least 0",
+                  name, epsilon);
+    else
         return true;
-    nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: %lld channels", name, (long long)channels);
     return false;
 }
 
@@ -88,8 +92,10 @@ static nd_module *channel_norm(const char *name, const nd_module_type *type, int
     nd_batch_norm_options chosen = ND_BATCH_NORM_OPTIONS_INIT;
     if (nd__versioned_read(name, "ND_BATCH_NORM_OPTIONS_INIT", options, &chosen, sizeof chosen) !=
             ND_OK ||
-        !has_channels(name, channels))
+        !is_norm(name, channels, chosen.epsilon))
         return NULL;
+    if (type == &instance_norm_type) // of its own statistics, whatever the options say
+        chosen.momentum = 0;
     return with_scale(nd__module_new(type, &chosen, sizeof chosen), ND_SHAPE(channels));
 }
 
@@ -107,7 +113,7 @@ nd_module *nd_instance_norm_module(int64_t channels, const nd_batch_norm_options
 
 nd_module *nd_group_norm_module(int64_t groups, int64_t channels, double epsilon) {
     static const char name[] = "group_norm_module";
-    if (!has_channels(name, channels))
+    if (!is_norm(name, channels, epsilon))
         return NULL;
     if (groups < 1 || channels % groups != 0) {
         nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: %lld channels in %lld groups", name,

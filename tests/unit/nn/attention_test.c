@@ -142,6 +142,22 @@ static void test_dropout_follows_the_mode(void **state) {
     assert_memory_equal(nd_get_data(outside), nd_get_data(whole), bytes);
 }
 
+/// As many axes as nd_attention() takes with the heads.
+static void test_leading_axes_are_a_batch(void **state) {
+    (void)state;
+    nd_auto nd_module *net = nd_attention_module(nd_key_new(1), 8, 2, true, NULL);
+    nd_auto nd_tensor *x = nd_randn(nd_key_new(3), ND_SHAPE(6, 3, 8), ND_F32);
+    nd_auto nd_tensor *wide = nd_reshape(x, ND_SHAPE(1, 2, 1, 3, 1, 3, 8));
+    nd_auto nd_tensor *y = nd_module_forward(net, x);
+    nd_auto nd_tensor *z = nd_module_forward(net, wide);
+    assert_handle(z);
+    assert_int_equal(nd_get_ndim(z), 7);
+    assert_memory_equal(nd_get_data(y), nd_get_data(z), 144 * sizeof(float));
+    nd_auto nd_tensor *wider = nd_unsqueeze(wide, 0);
+    assert_null(nd_module_forward(net, wider));
+    assert_failed(ND_ERROR_SHAPE, "query has 8 dimensions and must have 2 to 7");
+}
+
 static void test_attention_modules_refuse(void **state) {
     (void)state;
     nd_key key = nd_key_new(1);
@@ -157,6 +173,10 @@ static void test_attention_modules_refuse(void **state) {
     options.dropout = 1.5;
     assert_null(nd_attention_module(key, 6, 2, true, &options));
     assert_failed(ND_ERROR_INVALID_ARGUMENT, "attention_module: ");
+    options.dropout = 0;
+    options.scale = INFINITY;
+    assert_null(nd_attention_module(key, 6, 2, true, &options));
+    assert_failed(ND_ERROR_INVALID_ARGUMENT, "attention_module: scale is inf");
     options.version = 0;
     assert_null(nd_attention_module(key, 6, 2, true, &options));
     assert_failed(ND_ERROR_INVALID_ARGUMENT, "attention_module: ");
@@ -177,6 +197,9 @@ static void test_attention_modules_refuse(void **state) {
     assert_failed(ND_ERROR_SHAPE, "attention_module: query has 1 dimensions");
     assert_null(nd_module_forward(net, wide));
     assert_failed(ND_ERROR_SHAPE, "linear: ");
+    nd_close((void *)(uintptr_t)nd_module_get_parameter(net, "in_proj_bias"));
+    assert_null(nd_module_forward(net, x));
+    assert_failed(ND_ERROR_CLOSED, "attention_module: in_proj_bias, a tensor of shape [18]");
     nd_close(net);
     assert_null(nd_attention_module_run(net, x, NULL, NULL, NULL));
     assert_failed(ND_ERROR_CLOSED, "attention_module_run: ");
@@ -187,6 +210,7 @@ int main(void) {
         ND_TEST(test_modules_compute_what_pytorch_computes),
         ND_TEST(test_parameters_are_drawn_from_the_key),
         ND_TEST(test_dropout_follows_the_mode),
+        ND_TEST(test_leading_axes_are_a_batch),
         ND_TEST(test_attention_modules_refuse),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,8 @@
 // Layers that depend on the mode or have buffers, against the operations that they call.
 #include "tests/unit/io/files.h"
 
+#include <math.h>
+
 static void assert_same_bits(const nd_tensor *a, const nd_tensor *b) {
     assert_true(a && b);
     assert_int_equal(nd_get_numel(a), nd_get_numel(b));
@@ -94,11 +96,26 @@ static void assert_scale(const nd_module *module, int64_t channels) {
     assert_same_bits(nd_module_get_parameter(module, "bias"), zeros);
 }
 
+static nd_module *make_group(int which) {
+    return nd_group_norm_module(1 + which, 4, 1e-5);
+}
+static nd_module *make_instance(int which) {
+    (void)which;
+    return nd_instance_norm_module(4, NULL);
+}
+static nd_module *make_layer(int which) {
+    return nd_layer_norm_module(1e-5, 1 + which, (const int64_t[]){4, 4});
+}
+static nd_module *make_rms(int which) {
+    return nd_rms_norm_module(1e-5, 1 + which, (const int64_t[]){4, 4});
+}
+
 static void test_norms_of_samples_are_their_operations(void **state) {
     (void)state;
     nd_auto nd_tensor *x = nd_randn(nd_key_new(1), ND_SHAPE(2, 6, 3, 5), ND_F32);
     nd_batch_norm_options options = ND_BATCH_NORM_OPTIONS_INIT;
     options.epsilon = 1e-3;
+    options.momentum = 2; // says nothing
     nd_auto nd_module *instance = nd_instance_norm_module(6, &options);
     nd_auto nd_module *group = nd_group_norm_module(3, 6, 1e-3);
     assert_scale(instance, 6);
@@ -106,6 +123,7 @@ static void test_norms_of_samples_are_their_operations(void **state) {
     numbers(instance, group);
     const nd_tensor *weight = nd_module_get_parameter(group, "weight");
     const nd_tensor *bias = nd_module_get_parameter(group, "bias");
+    options.momentum = 0;
     nd_auto nd_tensor *by_instance = nd_instance_norm(x, weight, bias, NULL, NULL, &options);
     nd_auto nd_tensor *by_group = nd_group_norm(x, weight, bias, 3, 1e-3);
     for (int training = 1; training >= 0; training--) {
@@ -125,6 +143,36 @@ static void test_norms_of_samples_are_their_operations(void **state) {
     assert_failed(ND_ERROR_INVALID_ARGUMENT, "group_norm_module: 6 channels in 4 groups");
     assert_null(nd_group_norm_module(0, 6, 1e-5));
     assert_failed(ND_ERROR_INVALID_ARGUMENT, "group_norm_module: 6 channels in 0 groups");
+    assert_null(nd_group_norm_module(2, 6, -1));
+    assert_failed(ND_ERROR_INVALID_ARGUMENT, "group_norm_module: epsilon is -1");
+    options.epsilon = NAN;
+    assert_null(nd_instance_norm_module(6, &options));
+    assert_failed(ND_ERROR_INVALID_ARGUMENT, "instance_norm_module: epsilon is ");
+}
+
+/// In a block of autocast a norm's result is f32, and the next one's weight may be of 16 bits (batch norm's
+/// running statistics may not).
+static void test_norms_of_halves_follow_each_other_under_autocast(void **state) {
+    (void)state;
+    nd_auto nd_tensor *ones = nd_ones(ND_SHAPE(2, 4, 4), ND_BF16);
+    nd_module *(*const makers[])(int) = {make_group, make_instance, make_layer, make_rms};
+    for (size_t i = 0; i < sizeof makers / sizeof *makers; i++) {
+        nd_auto nd_module *net = ND_SEQUENTIAL(makers[i](0), makers[i](1));
+        assert_ok(nd_module_cast(net, ND_BF16));
+        nd_auto nd_tensor *outside = nd_module_forward(net, ones);
+        assert_handle(outside);
+        assert_int_equal(nd_get_dtype(outside), ND_BF16);
+        nd_tensor *inside = NULL;
+        nd_autocast(ND_BF16) inside = nd_module_forward(net, ones);
+        assert_handle(inside);
+        assert_int_equal(nd_get_dtype(inside), ND_F32);
+        nd_auto nd_tensor *sum = nd_sum(inside, 0, NULL, false);
+        assert_ok(nd_backward(sum, NULL));
+        for (size_t k = 0; k < nd_module_get_parameter_count(net); k++)
+            assert_int_equal(nd_get_dtype(nd_get_grad(nd_module_get_parameter_at(net, k, NULL))),
+                             ND_BF16);
+        nd_release(inside);
+    }
 }
 
 int main(void) {
@@ -132,6 +180,7 @@ int main(void) {
         ND_TEST(test_dropout_draws_another_key_at_each_call),
         ND_TEST(test_norms_and_embedding_are_their_operations),
         ND_TEST(test_norms_of_samples_are_their_operations),
+        ND_TEST(test_norms_of_halves_follow_each_other_under_autocast),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
