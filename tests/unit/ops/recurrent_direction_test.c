@@ -53,7 +53,7 @@ static problem random_problem(nd_dtype dtype) {
                  .size = 1 + below(below(2) ? 4 : 40),
                  .dtype = dtype == ND_F64 ? ND_F64 : ND_F32,
                  .products = dtype};
-    int64_t wide = nd__recurrent_direction_gates(p.cell) * p.size;
+    int64_t wide = nd_cell_gates(p.cell) * p.size;
     const int64_t *state = DIMS(p.rows, p.size);
     p.inputs[INPUT] = random_input(3, DIMS(p.steps, p.rows, wide), p.dtype);
     p.inputs[WEIGHT] = random_input(2, DIMS(wide, p.size), p.products);
