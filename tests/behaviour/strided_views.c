@@ -59,15 +59,17 @@ static nd_tensor *quantized(const nd_tensor *x, const nd_tensor *weight) {
              : nd_dequantize(values, scales, NULL, ND_F32);
 }
 
-/// From x to itself, by a module of x's dtype where that is one of floats.
+/// From x to itself, by a module on x's device and of x's dtype where that is one of floats. Three
+/// products and the weights of one: a sixteenth, so that their roundings stay within the bounds for one.
 static nd_tensor *attended(const nd_tensor *x) {
     nd_auto nd_module *module =
         nd_attention_module(nd_key_new(5), nd_get_size(x, -1), 1, given.keepdims, NULL);
-    if (!module)
+    if (!module || nd_module_to(module, nd_get_device(x)) != ND_OK)
         return NULL;
     if (nd_module_cast(module, nd_get_dtype(x)) != ND_OK)
         nd_error_clear();
-    return nd_attention_module_run(module, x, x, x, NULL);
+    nd_auto nd_tensor *y = nd_attention_module_run(module, x, x, x, NULL);
+    return y ? nd_mul_scalar(y, 0.0625) : NULL;
 }
 
 static nd_tensor *integer_product(const nd_tensor *left, const nd_tensor *right) {
