@@ -111,6 +111,7 @@ static nd_tensor *heads_of(const nd_tensor *projected, int64_t heads, int64_t pa
 /// What the heads see, which are equal in most nets: one product where they are.
 static bool split(const nd_module *self, const nd_tensor *const given[PARTS],
                   nd_tensor *ret_heads[PARTS]) {
+    const int64_t heads = ((const attention_data *)self->data)->heads;
     nd_tensor *projected = NULL;
     int64_t first = 0, count = 0;
     bool whole = true;
@@ -122,8 +123,7 @@ static bool split(const nd_module *self, const nd_tensor *const given[PARTS],
                 count++;
             projected = project(self, given[part], first, count);
         }
-        ret_heads[part] =
-            heads_of(projected, ((const attention_data *)self->data)->heads, part - first);
+        ret_heads[part] = heads_of(projected, heads, part - first);
         whole = ret_heads[part] != NULL;
     }
     nd_release(projected);

@@ -94,8 +94,6 @@ static nd_module *channel_norm(const char *name, const nd_module_type *type, int
             ND_OK ||
         !is_norm(name, channels, chosen.epsilon))
         return NULL;
-    if (type == &instance_norm_type) // of its own statistics, whatever the options say
-        chosen.momentum = 0;
     return with_scale(nd__module_new(type, &chosen, sizeof chosen), ND_SHAPE(channels));
 }
 
@@ -181,9 +179,11 @@ static nd_tensor *batch_norm_forward(const nd_module *self, const nd_tensor *x) 
                          without ? NULL : member(self, RUNNING_VAR), &options);
 }
 
+/// Of the options epsilon alone: there are no running statistics.
 static nd_tensor *instance_norm_forward(const nd_module *self, const nd_tensor *x) {
-    return nd_instance_norm(x, member(self, WEIGHT), member(self, BIAS), NULL, NULL,
-                            (const nd_batch_norm_options *)self->data);
+    nd_batch_norm_options options = ND_BATCH_NORM_OPTIONS_INIT;
+    options.epsilon = ((const nd_batch_norm_options *)self->data)->epsilon;
+    return nd_instance_norm(x, member(self, WEIGHT), member(self, BIAS), NULL, NULL, &options);
 }
 
 static nd_tensor *group_norm_forward(const nd_module *self, const nd_tensor *x) {

@@ -185,6 +185,9 @@ static nd_status exchange_made(nd_state_stream *stream, const nd_optimizer *opti
                                int64_t *made) {
     const nd_optimizer_info *info = &nd__optimizer_infos[optimizer->kind];
     const bool saves = stream->phase == ND__STATE_SAVE;
+    int64_t possible = 0;
+    for (int slot = 0; slot < ND__SLOTS; slot++)
+        possible |= info->slots[slot] ? INT64_C(1) << slot : 0;
     for (size_t i = 0; i < optimizer->count; i++) {
         made[i] = 0;
         for (int slot = 0; slot < ND__SLOTS; slot++) {
@@ -199,9 +202,8 @@ static nd_status exchange_made(nd_state_stream *stream, const nd_optimizer *opti
         return ND_OK;
     nd_status status = nd__state_stream_numbers(stream, "slots", ND_I64, optimizer->count, made);
     for (size_t i = 0; status == ND_OK && i < optimizer->count; i++)
-        for (int slot = 0; status == ND_OK && slot < 63; slot++)
-            if ((made[i] >> slot & 1) && (slot >= ND__SLOTS || !info->slots[slot]))
-                status = nd__state_stream_refuse(stream, "slots", "names what its kind has not");
+        if (made[i] & ~possible)
+            status = nd__state_stream_refuse(stream, "slots", "names what its kind has not");
     return status;
 }
 

@@ -128,7 +128,7 @@ nd_status nd__state_stream_numbers(nd_state_stream *stream, const char *name, nd
 }
 
 void *nd__state_stream_scratch(nd_state_stream *stream, size_t bytes) {
-    if (bytes <= stream->scratch_bytes && stream->scratch)
+    if (stream->scratch && bytes <= stream->scratch_bytes)
         return stream->scratch;
     void *scratch = nd__pressure_alloc(bytes);
     if (!scratch) {

@@ -1,9 +1,6 @@
 // What a tensor holds, and where: unique, of comparisons, sorts and selections.
-#include "lib/base/error.h"
 #include "lib/device/capture.h"
 #include "lib/ops/operands.h"
-#include "lib/tensor/record.h"
-#include "lib/tensor/shape.h"
 #include <nd/sorting.h>
 
 /// Before each of n sorted elements: whether it differs from the one before it.
