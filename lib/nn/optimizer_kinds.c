@@ -51,13 +51,20 @@ const char *nd__optimizer_kinds_option(nd_optimizer_option option) {
     return rules[option].name;
 }
 
+static bool is_switch(nd_optimizer_option option) {
+    return option == ND_OPTIMIZER_NESTEROV || option == ND_OPTIMIZER_CENTERED;
+}
+
+bool nd__optimizer_kinds_allow(nd_optimizer_option option, double value) {
+    return is_switch(option) ? value == 0 || value == 1 : value >= 0 && value < rules[option].limit;
+}
+
 nd_status nd__optimizer_kinds_check(const char *operation, nd_optimizer_option option,
                                     double value) {
-    const double limit = rules[option].limit;
-    const bool is_switch = option == ND_OPTIMIZER_NESTEROV || option == ND_OPTIMIZER_CENTERED;
-    if (is_switch ? value == 0 || value == 1 : value >= 0 && value < limit)
+    if (nd__optimizer_kinds_allow(option, value))
         return ND_OK;
-    if (is_switch)
+    const double limit = rules[option].limit;
+    if (is_switch(option))
         return nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: %s is %g; it must be 0 or 1", operation,
                          rules[option].name, value);
     return nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: %s is %g; it must be at least 0 and %s %g",

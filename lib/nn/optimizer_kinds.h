@@ -13,7 +13,9 @@ extern const nd_optimizer_info nd__optimizer_infos[ND__OPTIMIZER_KINDS];
 /// What an option is called: "rate".
 const char *nd__optimizer_kinds_option(nd_optimizer_option option);
 
-/// Whether an option may have a value; an error that names it when not.
+/// Whether an option may have a value.
+bool nd__optimizer_kinds_allow(nd_optimizer_option option, double value);
+/// The same; an error that names it when not.
 nd_status nd__optimizer_kinds_check(const char *operation, nd_optimizer_option option,
                                     double value);
 #endif

@@ -12,6 +12,7 @@
 #include "lib/nn/schedule.h"
 #include "lib/object/edge.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -128,6 +129,20 @@ static nd_status exchange_optimizer(nd_state_stream *stream, nd_optimizer *optim
     return status == ND_OK ? exchange_slots(stream, optimizer) : status;
 }
 
+/// Refuses numbers of the entry `name` that the option may not have.
+static nd_status check_options(const nd_state_stream *stream, const char *name,
+                               nd_optimizer_option option, size_t count, const double *numbers) {
+    for (size_t i = 0; i < count; i++) {
+        if (!nd__optimizer_kinds_allow(option, numbers[i])) {
+            char problem[64];
+            snprintf(problem, sizeof problem, "has %g, which is no %s", numbers[i],
+                     nd__optimizer_kinds_option(option));
+            return nd__state_stream_refuse(stream, name, problem);
+        }
+    }
+    return ND_OK;
+}
+
 /// Each option that the kind has, as one number for each group: "optimizer.adamw.rate".
 static nd_status exchange_groups(nd_state_stream *stream, nd_optimizer *optimizer) {
     const nd_optimizer_info *info = &nd__optimizer_infos[optimizer->kind];
@@ -145,9 +160,8 @@ static nd_status exchange_groups(nd_state_stream *stream, nd_optimizer *optimize
         for (size_t i = 0; i < groups; i++)
             numbers[i] = optimizer->groups[i].option[option];
         status = nd__state_stream_numbers(stream, name, ND_F64, groups, numbers);
-        for (size_t i = 0; status == ND_OK && i < groups; i++)
-            status = nd__optimizer_kinds_check(stream->operation, (nd_optimizer_option)option,
-                                               numbers[i]);
+        if (status == ND_OK)
+            status = check_options(stream, name, (nd_optimizer_option)option, groups, numbers);
         for (size_t i = 0; status == ND_OK && stream->phase == ND__STATE_COMMIT && i < groups; i++)
             optimizer->groups[i].option[option] = numbers[i];
     }
@@ -261,8 +275,8 @@ static nd_status exchange_schedule(nd_state_stream *stream, nd_schedule *schedul
     memcpy(bases, schedule->bases, schedule->base_count * sizeof *bases);
     if (status == ND_OK)
         status = nd__state_stream_numbers(stream, "rates", ND_F64, schedule->base_count, bases);
-    for (size_t i = 0; status == ND_OK && i < schedule->base_count; i++)
-        status = nd__optimizer_kinds_check(stream->operation, ND_OPTIMIZER_RATE, bases[i]);
+    if (status == ND_OK)
+        status = check_options(stream, "rates", ND_OPTIMIZER_RATE, schedule->base_count, bases);
     int number = 0;
     if (status == ND_OK)
         status = exchange_node(stream, schedule, &number);
@@ -288,6 +302,9 @@ static nd_status exchange_node(nd_state_stream *stream, nd_schedule *node, int *
     snprintf(name, sizeof name, "metrics.%d", (*number)++);
     if (status == ND_OK)
         status = nd__state_stream_numbers(stream, name, ND_F64, 2, metrics);
+    if (status == ND_OK &&
+        (counts[1] < 0 || counts[2] < 0 || !(metrics[1] >= 0 && metrics[1] < INFINITY)))
+        status = nd__state_stream_refuse(stream, name, "is of no plateau");
     if (status == ND_OK && stream->phase == ND__STATE_COMMIT) {
         node->bad = counts[1];
         node->cooldown = counts[2];

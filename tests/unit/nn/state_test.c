@@ -381,6 +381,14 @@ static void test_what_does_not_fit_changes_nothing(void **state) {
     refuse(path, ND_ERROR_DTYPE, "'model.0.weight' is float64");
     write_changed(whole, path, "optimizer.first_moment.0.weight", doubles);
     refuse(path, ND_ERROR_DTYPE, "'optimizer.first_moment.0.weight' is float64");
+    nd_auto nd_tensor *rates = nd_full(ND_SHAPE(2), (double)NAN, ND_F64);
+    write_changed(whole, path, "optimizer.adamw.rate", rates);
+    refuse(path, ND_ERROR_INVALID_ARGUMENT,
+           "changed.safetensors': 'optimizer.adamw.rate' has nan, which is no rate");
+    write_changed(whole, path, "schedule.rates", rates);
+    refuse(path, ND_ERROR_INVALID_ARGUMENT, "'schedule.rates' has nan, which is no rate");
+    write_changed(whole, path, "schedule.metrics.2", rates);
+    refuse(path, ND_ERROR_INVALID_ARGUMENT, "'schedule.metrics.2' is of no plateau");
     write_changed(whole, path, "optimizer.group", groups);
     refuse(path, ND_ERROR_INVALID_ARGUMENT, "a group that is not there");
     write_changed(whole, path, "data.position", position);
