@@ -55,8 +55,12 @@ static nd_status check_nll(const nd_tensor *x, const nd_tensor *targets, const n
 
 /// Says that a target is no class.
 static void refuse_targets(const nd_tensor *x) {
-    nd__error(ND_ERROR_INVALID_ARGUMENT, "nll_loss: a target is outside 0 ... %lld",
-              (long long)x->shape[x->ndim > 1 ? 1 : 0] - 1);
+    const int64_t classes = x->shape[x->ndim > 1 ? 1 : 0];
+    if (classes == 0)
+        nd__error(ND_ERROR_INVALID_ARGUMENT, "nll_loss: there are targets and no classes");
+    else
+        nd__error(ND_ERROR_INVALID_ARGUMENT, "nll_loss: a target is outside 0 ... %lld",
+                  (long long)classes - 1);
 }
 
 /// The index, with another number where the mask holds.

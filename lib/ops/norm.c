@@ -26,16 +26,8 @@ static nd_status check_epsilon(const char *name, double epsilon) {
                      name, epsilon);
 }
 
-/// Weight or bias: NULL, or of this shape beside x, in a dtype that goes with x's.
-static nd_status check_parameter(const char *name, const char *argument, const nd_tensor *x,
-                                 const nd_tensor *parameter, int ndim, const int64_t *shape) {
-    if (!parameter)
-        return ND_OK;
-    nd_status status = nd__operands_check_pair(name, "x", x, argument, parameter);
-    if (status == ND_OK)
-        status = nd__precision_check_beside(name, argument, parameter, x);
-    if (status != ND_OK)
-        return status;
+static nd_status check_shape(const char *name, const char *argument, const nd_tensor *parameter,
+                             int ndim, const int64_t *shape) {
     bool fits = parameter->ndim == ndim;
     for (int i = 0; i < ndim && fits; i++)
         fits = parameter->shape[i] == shape[i];
@@ -45,6 +37,17 @@ static nd_status check_parameter(const char *name, const char *argument, const n
     return nd__error(ND_ERROR_SHAPE, "%s: %s has shape %s and must have %s", name, argument,
                      nd__shape_text(got, parameter->ndim, parameter->shape),
                      nd__shape_text(wanted, ndim, shape));
+}
+
+/// Weight or bias: NULL, or of this shape beside x, in a dtype that goes with x's.
+static nd_status check_parameter(const char *name, const char *argument, const nd_tensor *x,
+                                 const nd_tensor *parameter, int ndim, const int64_t *shape) {
+    if (!parameter)
+        return ND_OK;
+    nd_status status = nd__operands_check_pair(name, "x", x, argument, parameter);
+    if (status == ND_OK)
+        status = nd__precision_check_beside(name, argument, parameter, x);
+    return status == ND_OK ? check_shape(name, argument, parameter, ndim, shape) : status;
 }
 
 // -------------------------------------------------------------------------------------------------
@@ -314,6 +317,18 @@ static int64_t elements_per_mean(const batch_norm *n) {
     return places_of(n->x) * (n->first_reduced == 0 ? n->x->shape[0] : 1);
 }
 
+/// A running statistic, or NULL. Of 16 bits beside an f32 x inside a block of autocast, which raises
+/// weights there, too: a cast module's statistics are as narrow as its weights.
+static nd_status check_statistic(const batch_norm *n, const char *argument,
+                                 const nd_tensor *running) {
+    const bool raised = running && nd__autocast_dtype != ND_F32 && n->x->dtype == ND_F32 &&
+                        nd__dtype_is_half(running->dtype);
+    if (!raised)
+        return check_parameter(n->name, argument, n->x, running, 1, n->x->shape + 1);
+    nd_status status = nd__operands_check_pair(n->name, "x", n->x, argument, running);
+    return status == ND_OK ? check_shape(n->name, argument, running, 1, n->x->shape + 1) : status;
+}
+
 static nd_status check_running(const batch_norm *n) {
     if (!n->running_mean != !n->running_var)
         return nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: %s is NULL and %s is not", n->name,
@@ -322,11 +337,8 @@ static nd_status check_running(const batch_norm *n) {
     if (n->running_mean && n->running_mean == n->running_var)
         return nd__error(ND_ERROR_INVALID_ARGUMENT,
                          "%s: running_mean and running_var are one tensor", n->name);
-    nd_status status =
-        check_parameter(n->name, "running_mean", n->x, n->running_mean, 1, n->x->shape + 1);
-    return status == ND_OK
-               ? check_parameter(n->name, "running_var", n->x, n->running_var, 1, n->x->shape + 1)
-               : status;
+    nd_status status = check_statistic(n, "running_mean", n->running_mean);
+    return status == ND_OK ? check_statistic(n, "running_var", n->running_var) : status;
 }
 
 /// Both are written or none.

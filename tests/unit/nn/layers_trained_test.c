@@ -106,6 +106,10 @@ static nd_module *make_instance(int which) {
 static nd_module *make_layer(int which) {
     return nd_layer_norm_module(1e-5, 1 + which, (const int64_t[]){4, 4});
 }
+static nd_module *make_batch(int which) {
+    (void)which;
+    return nd_batch_norm_module(4, NULL);
+}
 static nd_module *make_rms(int which) {
     return nd_rms_norm_module(1e-5, 1 + which, (const int64_t[]){4, 4});
 }
@@ -150,12 +154,13 @@ static void test_norms_of_samples_are_their_operations(void **state) {
     assert_failed(ND_ERROR_INVALID_ARGUMENT, "instance_norm_module: epsilon is ");
 }
 
-/// In a block of autocast a norm's result is f32, and the next one's weight may be of 16 bits (batch norm's
-/// running statistics may not).
+/// In a block of autocast a norm's result is f32, and the next one's weight and running statistics may be
+/// of 16 bits.
 static void test_norms_of_halves_follow_each_other_under_autocast(void **state) {
     (void)state;
     nd_auto nd_tensor *ones = nd_ones(ND_SHAPE(2, 4, 4), ND_BF16);
-    nd_module *(*const makers[])(int) = {make_group, make_instance, make_layer, make_rms};
+    nd_module *(*const makers[])(int) = {make_group, make_instance, make_layer, make_rms,
+                                         make_batch};
     for (size_t i = 0; i < sizeof makers / sizeof *makers; i++) {
         nd_auto nd_module *net = ND_SEQUENTIAL(makers[i](0), makers[i](1));
         assert_ok(nd_module_cast(net, ND_BF16));
@@ -171,6 +176,8 @@ static void test_norms_of_halves_follow_each_other_under_autocast(void **state) 
         for (size_t k = 0; k < nd_module_get_parameter_count(net); k++)
             assert_int_equal(nd_get_dtype(nd_get_grad(nd_module_get_parameter_at(net, k, NULL))),
                              ND_BF16);
+        for (size_t k = 0; k < nd_module_get_buffer_count(net); k++)
+            assert_int_equal(nd_get_dtype(nd_module_get_buffer_at(net, k, NULL)), ND_BF16);
         nd_release(inside);
     }
 }

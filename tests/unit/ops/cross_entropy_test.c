@@ -185,6 +185,9 @@ static void test_bad_cross_entropies_are_refused(void **state) {
                    "cross_entropy_with: targets are float32");
     assert_refused(nd_cross_entropy_with(x, above, NULL, NULL), ND_ERROR_INVALID_ARGUMENT,
                    "nll_loss: a target is outside 0 ... 2");
+    nd_auto nd_tensor *of_none = nd_ones(ND_SHAPE(2, 0), ND_F32);
+    assert_refused(nd_nll_loss(of_none, above, NULL, -100, ND_REDUCTION_MEAN),
+                   ND_ERROR_INVALID_ARGUMENT, "nll_loss: there are targets and no classes");
     options.label_smoothing = 1.5;
     assert_refused(nd_cross_entropy_with(x, above, NULL, &options), ND_ERROR_INVALID_ARGUMENT,
                    "cross_entropy_with: label_smoothing is 1.5");
