@@ -86,16 +86,7 @@ static bool rounds_twice(const product *p) {
            (p->lda % 8 != 0 || p->ldb % 8 != 0 || p->ldc % 8 != 0);
 }
 
-static void multiply_one(const product *p, int problem, int row, int column) {
-    double sum = 0;
-    for (int i = 0; i < p->k; i++) {
-        long long a = p->transpose_a ? i + row * p->lda : row + i * p->lda;
-        long long b = p->transpose_b ? column + i * p->ldb : i + column * p->ldb;
-        sum +=
-            factor(p, p->a, problem * p->stride_a + a) * factor(p, p->b, problem * p->stride_b + b);
-        if (p->reduced_sums)
-            sum = rounded(p->type, sum);
-    }
+static void put(const product *p, int problem, int row, int column, double sum) {
     long long at = problem * p->stride_c + row + column * p->ldc;
     if (rounds_twice(p))
         sum = rounded(p->type, sum);
@@ -108,14 +99,49 @@ static void multiply_one(const product *p, int problem, int row, int column) {
     set_element(type_of_c(p), p->c, at, result);
 }
 
+/// Sums of a row of op(a) with all columns of op(b), [k][n], each in the order of k.
+static void add_up(const product *p, const double *a, const double *b, double *sums) {
+    for (int column = 0; column < p->n; column++)
+        sums[column] = 0;
+    for (int i = 0; i < p->k; i++, b += p->n) {
+        for (int column = 0; column < p->n; column++)
+            sums[column] += a[i] * b[column];
+        for (int column = 0; p->reduced_sums && column < p->n; column++)
+            sums[column] = rounded(p->type, sums[column]);
+    }
+}
+
+/// One problem, in memory for `n` sums, a row of op(a) and all of op(b): each element is converted once.
+static void multiply_one(const product *p, int problem, double *memory) {
+    double *sums = memory, *a = sums + p->n, *b = a + p->k;
+    for (int i = 0; i < p->k; i++)
+        for (int column = 0; column < p->n; column++) {
+            long long at = p->transpose_b ? column + i * p->ldb : i + column * p->ldb;
+            b[(size_t)i * (size_t)p->n + (size_t)column] =
+                factor(p, p->b, problem * p->stride_b + at);
+        }
+    for (int row = 0; row < p->m; row++) {
+        for (int i = 0; i < p->k; i++) {
+            long long at = p->transpose_a ? i + row * p->lda : row + i * p->lda;
+            a[i] = factor(p, p->a, problem * p->stride_a + at);
+        }
+        add_up(p, a, b, sums);
+        for (int column = 0; column < p->n; column++)
+            put(p, problem, row, column, sums[column]);
+    }
+}
+
 static void multiply(void *data) {
     const product *p = data;
     if (p->workspace)
         memset(p->workspace, 0xEE, p->workspace_bytes);
+    size_t n = (size_t)p->n, k = (size_t)p->k;
+    double *memory = malloc((n + k + n * k + 1) * sizeof *memory);
+    if (!memory)
+        abort();
     for (int problem = 0; problem < p->batch; problem++)
-        for (int column = 0; column < p->n; column++)
-            for (int row = 0; row < p->m; row++)
-                multiply_one(p, problem, row, column);
+        multiply_one(p, problem, memory);
+    free(memory);
 }
 
 int blas_multiply(queue_function *queue, cudaStream_t stream, const char *name, const product *p) {
