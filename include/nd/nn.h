@@ -460,10 +460,11 @@ ND_API nd_schedule *nd_sequence_schedule(size_t count, nd_schedule **schedules,
                                          const int64_t *milestones) ND_OWNED;
 
 /// Notes the rates of the optimizer's groups as what the factors multiply, and sets them to those
-/// of step 0. The schedule holds the optimizer. Errors: it was started before.
+/// of step 0. The schedule holds the optimizer. Errors: it was started before; a rate would be
+/// infinite. Nothing has changed then.
 ND_API nd_status nd_schedule_start(nd_schedule *schedule, nd_optimizer *optimizer);
 /// The rates of the next step. Errors: not started; a plateau is in force, which wants a metric;
-/// groups were added since the start. Nothing has changed then.
+/// groups were added since the start; a rate would be infinite. Nothing has changed then.
 ND_API nd_status nd_schedule_step(nd_schedule *schedule);
 /// The same with a metric for the plateaus that are in force.
 ND_API nd_status nd_schedule_step_with(nd_schedule *schedule, double metric);

@@ -118,7 +118,7 @@ nd_schedule *nd_plateau_schedule(const nd_plateau_options *options) {
     nd_schedule *schedule = new_schedule(ND__SCHEDULE_PLATEAU, 0);
     if (schedule) {
         schedule->is.plateau = chosen;
-        schedule->best = chosen.maximize ? -INFINITY : INFINITY;
+        schedule->now.best = chosen.maximize ? -INFINITY : INFINITY;
     }
     return publish(schedule);
 }
@@ -154,16 +154,19 @@ nd_status nd_schedule_start(nd_schedule *schedule, nd_optimizer *optimizer) {
         status = nd__optimizer_check(operation, optimizer);
     if (status == ND_OK && (schedule->optimizer || count != optimizer->group_count))
         status = nd__error(ND_ERROR_STATE, "%s: a callback for memory used it", operation);
+    for (size_t i = 0; status == ND_OK && i < count; i++)
+        bases[i] = optimizer->groups[i].option[ND_OPTIMIZER_RATE];
+    if (status == ND_OK)
+        status = nd__schedule_check_rates(operation, schedule, count, bases);
     if (status != ND_OK) {
         nd__alloc_free(bases);
         return status;
     }
-    for (size_t i = 0; i < count; i++)
-        bases[i] = optimizer->groups[i].option[ND_OPTIMIZER_RATE];
     schedule->bases = bases;
     schedule->base_count = count;
     nd_edge_set(&schedule->optimizer, optimizer);
-    return nd__schedule_apply(operation, schedule);
+    nd__schedule_apply(schedule);
+    return ND_OK;
 }
 
 nd_status nd_schedule_step(nd_schedule *schedule) {
@@ -176,12 +179,12 @@ nd_status nd_schedule_step_with(nd_schedule *schedule, double metric) {
 
 double nd_schedule_get_factor(const nd_schedule *schedule) {
     return nd__schedule_check("schedule_get_factor", schedule) == ND_OK
-               ? factor_at(schedule, schedule->steps)
+               ? factor_at(schedule, schedule->now.steps)
                : (double)NAN;
 }
 
 int64_t nd_schedule_get_steps(const nd_schedule *schedule) {
-    return schedule ? schedule->steps : 0;
+    return schedule ? schedule->now.steps : 0;
 }
 
 static nd_status advance(const char *operation, nd_schedule *schedule, const double *metric) {
@@ -196,28 +199,48 @@ static nd_status advance(const char *operation, nd_schedule *schedule, const dou
                            "%s: the optimizer has %zu groups, and had %zu when the schedule was "
                            "started",
                            operation, schedule->optimizer->group_count, schedule->base_count);
-    if (status == ND_OK && !metric && needs_metric(schedule, schedule->steps))
+    if (status == ND_OK && !metric && needs_metric(schedule, schedule->now.steps))
         status = nd__error(ND_ERROR_STATE, "%s: a plateau wants a metric: nd_schedule_step_with()",
                            operation);
     if (status != ND_OK)
         return status;
+    nd__schedule_keep(schedule);
     if (metric)
-        note_metric(schedule, schedule->steps, *metric);
-    schedule->steps++;
-    return nd__schedule_apply(operation, schedule);
+        note_metric(schedule, schedule->now.steps, *metric);
+    schedule->now.steps++;
+    status = nd__schedule_check_rates(operation, schedule, schedule->base_count, schedule->bases);
+    if (status == ND_OK)
+        nd__schedule_apply(schedule);
+    else
+        nd__schedule_take_back(schedule);
+    return status;
 }
 
-nd_status nd__schedule_apply(const char *operation, const nd_schedule *schedule) {
-    const double factor = factor_at(schedule, schedule->steps);
-    for (size_t i = 0; i < schedule->base_count; i++) {
-        const double rate = schedule->bases[i] * factor;
-        nd_status status = nd__optimizer_kinds_check(operation, ND_OPTIMIZER_RATE, rate);
-        if (status != ND_OK)
-            return status;
-    }
+nd_status nd__schedule_check_rates(const char *operation, const nd_schedule *schedule, size_t count,
+                                   const double *bases) {
+    const double factor = factor_at(schedule, schedule->now.steps);
+    nd_status status = ND_OK;
+    for (size_t i = 0; status == ND_OK && i < count; i++)
+        status = nd__optimizer_kinds_check(operation, ND_OPTIMIZER_RATE, bases[i] * factor);
+    return status;
+}
+
+void nd__schedule_apply(const nd_schedule *schedule) {
+    const double factor = factor_at(schedule, schedule->now.steps);
     for (size_t i = 0; i < schedule->base_count; i++)
         schedule->optimizer->groups[i].option[ND_OPTIMIZER_RATE] = schedule->bases[i] * factor;
-    return ND_OK;
+}
+
+void nd__schedule_keep(nd_schedule *schedule) {
+    schedule->kept = schedule->now;
+    for (size_t i = 0; i < schedule->count; i++)
+        nd__schedule_keep(schedule->children[i]);
+}
+
+void nd__schedule_take_back(nd_schedule *schedule) {
+    schedule->now = schedule->kept;
+    for (size_t i = 0; i < schedule->count; i++)
+        nd__schedule_take_back(schedule->children[i]);
 }
 
 // -------------------------------------------------------------------------------------------------
@@ -244,7 +267,7 @@ static double factor_at(const nd_schedule *schedule, int64_t step) {
     case ND__SCHEDULE_ONE_CYCLE:
         return one_cycle_at(&schedule->is.one_cycle, step);
     case ND__SCHEDULE_PLATEAU:
-        return schedule->factor;
+        return schedule->now.factor;
     case ND__SCHEDULE_PRODUCT:
         for (size_t i = 0; i < schedule->count; i++)
             product *= factor_at(schedule->children[i], step);
@@ -312,20 +335,20 @@ static void note_metric(nd_schedule *schedule, int64_t step, double metric) {
     if (schedule->kind != ND__SCHEDULE_PLATEAU)
         return;
     const nd_plateau_options *options = &schedule->is.plateau;
-    if (is_better(options, metric, schedule->best)) {
-        schedule->best = metric;
-        schedule->bad = 0;
+    if (is_better(options, metric, schedule->now.best)) {
+        schedule->now.best = metric;
+        schedule->now.bad = 0;
     } else {
-        schedule->bad++;
+        schedule->now.bad++;
     }
-    if (schedule->cooldown > 0) {
-        schedule->cooldown--;
-        schedule->bad = 0;
+    if (schedule->now.cooldown > 0) {
+        schedule->now.cooldown--;
+        schedule->now.bad = 0;
     }
-    if (schedule->bad > options->patience) {
-        schedule->factor = fmax(schedule->factor * options->gamma, options->floor);
-        schedule->cooldown = options->cooldown;
-        schedule->bad = 0;
+    if (schedule->now.bad > options->patience) {
+        schedule->now.factor = fmax(schedule->now.factor * options->gamma, options->floor);
+        schedule->now.cooldown = options->cooldown;
+        schedule->now.bad = 0;
     }
 }
 
@@ -353,7 +376,7 @@ static nd_schedule *new_schedule(nd_schedule_kind kind, size_t children) {
         return NULL;
     schedule->kind = kind;
     schedule->depth = 1;
-    schedule->factor = 1;
+    schedule->now.factor = 1;
     schedule->is.simple.steps = 1;
     return schedule;
 }

@@ -258,6 +258,16 @@ static bool is_part(const nd_state_stream *stream, const void *object) {
     return false;
 }
 
+/// Whether the rates that these become can be set.
+static nd_status check_application(const nd_state_stream *stream, const nd_schedule *schedule,
+                                   const double *bases) {
+    nd_status status = nd__optimizer_check(stream->operation, schedule->optimizer);
+    if (status != ND_OK ||
+        nd__schedule_check_rates(stream->operation, schedule, schedule->base_count, bases) == ND_OK)
+        return status;
+    return nd__state_stream_refuse(stream, "rates", "become rates that no optimizer may have");
+}
+
 static nd_status exchange_schedule(nd_state_stream *stream, nd_schedule *schedule) {
     nd_status status = nd__schedule_check(stream->operation, schedule);
     if (status == ND_OK && !schedule->optimizer)
@@ -265,7 +275,7 @@ static nd_status exchange_schedule(nd_state_stream *stream, nd_schedule *schedul
                            stream->operation, stream->part);
     if (status != ND_OK)
         return status;
-    int64_t steps = schedule->steps;
+    int64_t steps = schedule->now.steps;
     status = nd__state_stream_numbers(stream, "steps", ND_I64, 1, &steps);
     if (status == ND_OK && steps < 0)
         status = nd__state_stream_refuse(stream, "steps", "is negative");
@@ -277,24 +287,31 @@ static nd_status exchange_schedule(nd_state_stream *stream, nd_schedule *schedul
         status = nd__state_stream_numbers(stream, "rates", ND_F64, schedule->base_count, bases);
     if (status == ND_OK)
         status = check_options(stream, "rates", ND_OPTIMIZER_RATE, schedule->base_count, bases);
+    // Of an optimizer that is a part itself the rates are read, perhaps set since the last step.
+    const bool applies = !is_part(stream, schedule->optimizer);
+    nd__schedule_keep(schedule);
     int number = 0;
     if (status == ND_OK)
         status = exchange_node(stream, schedule, &number);
-    if (status == ND_OK && stream->phase == ND__STATE_COMMIT) {
-        schedule->steps = steps;
-        memcpy(schedule->bases, bases, schedule->base_count * sizeof *bases);
-        // Of an optimizer that is a part itself the rates were read, perhaps set since the last step.
-        if (!is_part(stream, schedule->optimizer))
-            status = nd__schedule_apply(stream->operation, schedule);
+    schedule->now.steps = steps;
+    if (status == ND_OK && applies)
+        status = check_application(stream, schedule, bases);
+    if (status != ND_OK || stream->phase != ND__STATE_COMMIT) {
+        nd__schedule_take_back(schedule);
+        return status;
     }
-    return status;
+    memcpy(schedule->bases, bases, schedule->base_count * sizeof *bases);
+    if (applies)
+        nd__schedule_apply(schedule);
+    return ND_OK;
 }
 
-/// The kind of each schedule of the tree, and what a plateau has come to.
+/// The kind of each schedule of the tree, and what a plateau has come to, which is so from then on.
 static nd_status exchange_node(nd_state_stream *stream, nd_schedule *node, int *number) {
     char name[32];
-    int64_t counts[] = {node->kind, node->bad, node->cooldown};
-    double metrics[] = {node->best, node->factor};
+    nd_schedule_state *now = &node->now;
+    int64_t counts[] = {node->kind, now->bad, now->cooldown};
+    double metrics[] = {now->best, now->factor};
     snprintf(name, sizeof name, "counts.%d", *number);
     nd_status status = nd__state_stream_numbers(stream, name, ND_I64, 3, counts);
     if (status == ND_OK && counts[0] != (int64_t)node->kind)
@@ -305,11 +322,11 @@ static nd_status exchange_node(nd_state_stream *stream, nd_schedule *node, int *
     if (status == ND_OK &&
         (counts[1] < 0 || counts[2] < 0 || !(metrics[1] >= 0 && metrics[1] < INFINITY)))
         status = nd__state_stream_refuse(stream, name, "is of no plateau");
-    if (status == ND_OK && stream->phase == ND__STATE_COMMIT) {
-        node->bad = counts[1];
-        node->cooldown = counts[2];
-        node->best = metrics[0];
-        node->factor = metrics[1];
+    if (status == ND_OK) {
+        now->bad = counts[1];
+        now->cooldown = counts[2];
+        now->best = metrics[0];
+        now->factor = metrics[1];
     }
     for (size_t i = 0; status == ND_OK && i < node->count; i++)
         status = exchange_node(stream, node->children[i], number);

@@ -164,12 +164,58 @@ static void test_schedules_that_are_refused(void **state) {
     assert_failed(ND_ERROR_UNSUPPORTED, "16 schedules");
 }
 
+/// A rate that no optimizer may have is refused before anything has changed: by a start, by a step
+/// with all that a plateau would have learned of it, and by a state file.
+static void test_a_rate_that_is_refused_changes_nothing(void **state) {
+    (void)state;
+    nd_auto nd_module *module = nd_linear_module(nd_key_new(1), 2, 2, true);
+    nd_auto nd_optimizer *optimizer = sgd_of(module, 10, 0, 0);
+    nd_auto nd_schedule *steep = nd_linear_schedule(1e308, 1, 2);
+    assert_int_equal(nd_schedule_start(steep, optimizer), ND_ERROR_INVALID_ARGUMENT);
+    assert_failed(ND_ERROR_INVALID_ARGUMENT, "schedule_start: rate is inf");
+    assert_int_equal(nd_schedule_step(steep), ND_ERROR_STATE);
+    assert_failed(ND_ERROR_STATE, "not started");
+    nd_plateau_options options = ND_PLATEAU_OPTIONS_INIT;
+    options.patience = 0;
+    nd_auto nd_schedule *schedule = nd_product_schedule(
+        2, (nd_schedule *[]){nd_plateau_schedule(&options), nd_exponential_schedule(1e200)});
+    assert_ok(nd_schedule_start(schedule, optimizer));
+    assert_ok(nd_schedule_step_with(schedule, 1));
+    assert_true(nd_optimizer_get_option(optimizer, 0, ND_OPTIMIZER_RATE) == 10 * 1e200);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(nd_schedule_step_with(schedule, 1), ND_ERROR_INVALID_ARGUMENT);
+        assert_failed(ND_ERROR_INVALID_ARGUMENT, "schedule_step_with: rate is inf");
+        assert_int_equal(nd_schedule_get_steps(schedule), 1);
+        assert_true(nd_schedule_get_factor(schedule) == 1e200);
+        assert_true(nd_optimizer_get_option(optimizer, 0, ND_OPTIMIZER_RATE) == 10 * 1e200);
+    }
+    // A file whose rate of 10 * 1e200 makes 1e401 with the factor of the schedule that reads it.
+    nd_auto nd_optimizer *slow = sgd_of(module, 1e-300, 0, 0);
+    nd_auto nd_schedule *longer = nd_exponential_schedule(1e200);
+    nd_auto nd_schedule *same = nd_exponential_schedule(1e100);
+    assert_ok(nd_schedule_start(longer, slow));
+    assert_ok(nd_schedule_start(same, optimizer));
+    nd_auto nd_state *saved = nd_state_new();
+    nd_auto nd_state *loaded = nd_state_new();
+    assert_ok(nd_state_add_schedule(saved, "schedule", same));
+    assert_ok(nd_state_add_schedule(loaded, "schedule", longer));
+    assert_ok(nd_schedule_step(same));
+    assert_ok(nd_save_state(saved, nd_test_path("rates.safetensors")));
+    assert_int_equal(nd_load_state(loaded, nd_test_path("rates.safetensors")),
+                     ND_ERROR_INVALID_ARGUMENT);
+    assert_failed(ND_ERROR_INVALID_ARGUMENT,
+                  "'schedule.rates' become rates that no optimizer may have");
+    assert_int_equal(nd_schedule_get_steps(longer), 0);
+    assert_true(nd_optimizer_get_option(slow, 0, ND_OPTIMIZER_RATE) == 1e-300);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_every_schedule_gives_pytorchs_rates),
         ND_TEST(test_schedules_stay_at_their_end),
         ND_TEST(test_a_plateau_inside_others_wants_its_metric_while_it_is_in_force),
         ND_TEST(test_schedules_that_are_refused),
+        ND_TEST(test_a_rate_that_is_refused_changes_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
