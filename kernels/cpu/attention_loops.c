@@ -1,5 +1,6 @@
 // A tile of attention, forward and backward, for f32 and f64 (attention.c decides which queries and
 // on which threads).
+#include "kernels/cpu/exp_vectors.h"
 #include "kernels/cpu/math_f32.h"
 #include "kernels/cpu/softmax_vectors.h"
 
@@ -40,12 +41,6 @@ static bool next_keys(const nd__attention_tile *t, nd__tile_keys *keys) {
 }
 
 #if ND__HAVE_SIXTEEN
-/// e^x: NaN for NaN; else as nd__sixteen_exp(), and for x > 0, too, where it does not overflow.
-static inline __m512 exp_or_nan(__m512 x) {
-    const __mmask16 is_nan = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
-    return _mm512_mask_mov_ps(nd__sixteen_exp(x), is_nan, x);
-}
-
 /// Puts e^(x - base) into each of `keys` rows, and adds up those of a column where sums are given.
 static bool powers_f32(float *x, int64_t keys, int64_t columns, const float *base, float *sums) {
     for (int64_t column = 0; column < columns; column += 16) {
@@ -53,7 +48,7 @@ static bool powers_f32(float *x, int64_t keys, int64_t columns, const float *bas
         __m512 sum = _mm512_setzero_ps();
         float *at = x + column;
         for (int64_t key = 0; key < keys; key++, at += ND__LD) {
-            const __m512 e = exp_or_nan(_mm512_sub_ps(_mm512_loadu_ps(at), below));
+            const __m512 e = nd__exp_vectors_of(_mm512_sub_ps(_mm512_loadu_ps(at), below));
             _mm512_storeu_ps(at, e);
             sum = _mm512_add_ps(sum, e);
         }

@@ -1,12 +1,12 @@
 // Softmax of f32 on processors with AVX-512: exponentials of 16 numbers at once, and rows of 16 or a
 // few less, each in one register.
 //
-// A number is scaled by 2^n in one instruction here, which in plain C takes two factors and what they
-// are made of: a third of an exponential. The maxima and the sums of 16 rows are found together: each step takes two registers and leaves one
+// The maxima and the sums of 16 rows are found together: each step takes two registers and leaves one
 // with half as many numbers of each row, so that 30 shuffles do for 16 rows what 64 would do row by
 // row, and nothing is turned. Every row is added up in the same order, whatever rows lie beside it.
 #ifndef ND_KERNELS_CPU_SOFTMAX_VECTORS_H
 #define ND_KERNELS_CPU_SOFTMAX_VECTORS_H
+#include "kernels/cpu/exp_vectors.h"
 #include "kernels/cpu/rows.h"
 #include <stdbool.h>
 #include <stdint.h>
@@ -28,26 +28,6 @@ typedef struct nd__sixteen {
 
 #define ND__HAVE_SIXTEEN 1
 
-/// e^x for x <= 0: 1 ulp, 2 ulp where the result is subnormal. As nd__exp_in_range_f32(); and as
-/// there what is 0 is not computed, because a result that underflows takes some processors a hundred
-/// times as long. 0 for NaN.
-static inline __m512 nd__sixteen_exp(__m512 x) {
-    const __mmask16 is_more = _mm512_cmp_ps_mask(x, _mm512_set1_ps(-104.0f), _CMP_GT_OQ);
-    x = _mm512_max_ps(x, _mm512_set1_ps(-104.0f));
-    const __m512 n = _mm512_roundscale_ps(_mm512_mul_ps(x, _mm512_set1_ps(1.44269504f)),
-                                          _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-    __m512 r = _mm512_fnmadd_ps(n, _mm512_set1_ps(0.693359375f), x);
-    r = _mm512_fmadd_ps(n, _mm512_set1_ps(2.12194440e-4f), r);
-    const __m512 r2 = _mm512_mul_ps(r, r);
-    const __m512 low =
-        _mm512_fmadd_ps(_mm512_set1_ps(0x1.55548ap-3f), r, _mm512_set1_ps(0x1.fffffcp-2f));
-    __m512 high =
-        _mm512_fmadd_ps(_mm512_set1_ps(0x1.123fc6p-7f), r, _mm512_set1_ps(0x1.555916p-5f));
-    high = _mm512_fmadd_ps(_mm512_set1_ps(0x1.6a1a7p-10f), r2, high);
-    const __m512 p = _mm512_fmadd_ps(r2, _mm512_fmadd_ps(high, r2, low), r);
-    return _mm512_maskz_scalef_ps(is_more, _mm512_add_ps(_mm512_set1_ps(1), p), n);
-}
-
 /// Sum of exp(x - maximum), where no x is above; stores the exponentials when `out` is given, which
 /// may be x.
 static inline float nd__sixteen_sum(const float *x, int64_t n, float maximum, float *out) {
@@ -55,14 +35,15 @@ static inline float nd__sixteen_sum(const float *x, int64_t n, float maximum, fl
     __m512 sum = _mm512_setzero_ps();
     int64_t i = 0;
     for (; i + 16 <= n; i += 16) {
-        const __m512 e = nd__sixteen_exp(_mm512_sub_ps(_mm512_loadu_ps(x + i), most));
+        const __m512 e = nd__exp_vectors_below(_mm512_sub_ps(_mm512_loadu_ps(x + i), most));
         if (out)
             _mm512_storeu_ps(out + i, e);
         sum = _mm512_add_ps(sum, e);
     }
     if (i < n) {
         const __mmask16 there = (__mmask16)((1u << (n - i)) - 1);
-        const __m512 e = nd__sixteen_exp(_mm512_sub_ps(_mm512_maskz_loadu_ps(there, x + i), most));
+        const __m512 e =
+            nd__exp_vectors_below(_mm512_sub_ps(_mm512_maskz_loadu_ps(there, x + i), most));
         if (out)
             _mm512_mask_storeu_ps(out + i, there, e);
         sum = _mm512_mask_add_ps(sum, there, sum, e);
@@ -114,7 +95,7 @@ static inline __mmask16 nd__sixteen_exponentials(nd__sixteen *of, const float *x
     }
     for (int r = 0; r < ND__SIXTEEN; r++) {
         const __m512 most = _mm512_set1_ps(of->maximum[r]);
-        const __m512 e = nd__sixteen_exp(_mm512_sub_ps(_mm512_load_ps(of->value[r]), most));
+        const __m512 e = nd__exp_vectors_below(_mm512_sub_ps(_mm512_load_ps(of->value[r]), most));
         _mm512_store_ps(of->value[r], e);
         // What is no number of the row adds nothing.
         row[r] = _mm512_maskz_mov_ps(there, e);

@@ -1,5 +1,6 @@
 // Elementwise operations of one operand: a loop per op and dtype, made from
 // kernels/ops.inc.
+#include "kernels/cpu/exp_vectors.h"
 #include "kernels/cpu/halves.h"
 #include "kernels/cpu/rows.h"
 
