@@ -23,7 +23,12 @@ static demand *demands;
 static cudart_point asked; ///< by a query; one step towards it is due
 static bool idle;          ///< nobody has called for a while
 
-enum { QUEUE_LENGTH = 1000, IDLE_NANOSECONDS = 999000000, MEETING_NANOSECONDS = 100000 };
+enum { QUEUE_LENGTH = 1000, MEETING_NANOSECONDS = 100000 };
+
+/// Seconds without a call after which what is queued is done, for whoever waits in another way than by
+/// calls. Where nothing is to be early, so long that a thread which a sanitizer or a busy machine slows
+/// down has not been idle.
+enum { IDLE_SECONDS = 1, IDLE_SECONDS_OF_LATE = 20 };
 
 // ------------------------------------------------------------------------------------------------
 // clocks
@@ -271,9 +276,7 @@ static void rest(void) {
         pthread_cond_timedwait(&cudart.wanted, &cudart.lock, &until);
         return;
     }
-    until.tv_nsec += IDLE_NANOSECONDS;
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
+    until.tv_sec += cudart.early ? IDLE_SECONDS : IDLE_SECONDS_OF_LATE;
     uint64_t calls = cudart.calls;
     idle =
         pthread_cond_timedwait(&cudart.wanted, &cudart.lock, &until) != 0 && calls == cudart.calls;
