@@ -30,7 +30,8 @@ typedef struct nd_cuda_kept nd_cuda_kept;
 typedef struct nd_cuda_stream {
     struct nd_cuda_device *device;
     unsigned number; ///< among those of all devices
-    unsigned users;  ///< users' streams that it stands for; under the device's lock
+    /// Users' streams that it stands for. More under the device's lock; fewer at any time.
+    _Atomic unsigned users;
     _Atomic bool made;
     cudaStream_t handle;
     cudaEvent_t passed;            ///< behind its work up to number `recorded`

@@ -70,10 +70,16 @@ nd_status nd__cuda_stream_several(nd_cuda_device *device) {
 /// The pooled stream that the fewest users have; one that is not made yet comes before one that has
 /// users.
 static nd_cuda_stream *least_used(nd_cuda_device *device) {
-    nd_cuda_stream *found = &device->streams[ND__CUDA_POOLED];
-    for (int place = ND__CUDA_POOLED + 1; place < ND__CUDA_STREAMS; place++)
-        if (device->streams[place].users < found->users)
-            found = &device->streams[place];
+    nd_cuda_stream *found = NULL;
+    unsigned least = UINT_MAX;
+    for (int place = ND__CUDA_POOLED; place < ND__CUDA_STREAMS; place++) {
+        nd_cuda_stream *stream = &device->streams[place];
+        const unsigned users = atomic_load_explicit(&stream->users, memory_order_relaxed);
+        if (users < least) {
+            least = users;
+            found = stream;
+        }
+    }
     return found;
 }
 
@@ -90,7 +96,7 @@ static nd_status stream_make(int index, void **ret_stream) {
     nd_cuda_stream *stream = least_used(device);
     status = nd__cuda_stream_make(stream);
     if (status == ND_OK) {
-        stream->users++;
+        atomic_fetch_add_explicit(&stream->users, 1, memory_order_relaxed);
         *ret_stream = stream;
     }
     pthread_mutex_unlock(&device->lock);
@@ -101,7 +107,7 @@ static nd_status stream_make(int index, void **ret_stream) {
 static void stream_release(int index, void *stream) {
     (void)index;
     nd_cuda_stream *released = stream;
-    released->users--;
+    atomic_fetch_sub_explicit(&released->users, 1, memory_order_relaxed);
 }
 
 /// Makes no CUDA call.
