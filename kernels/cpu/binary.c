@@ -1,5 +1,8 @@
 // Elementwise operations of two and three operands: a loop per op and dtype, made from
-// kernels/ops.inc.
+// kernels/ops.inc. Those of functions are in binary_functions.c.
+#define ND__FUNCTIONS 0
+#include "kernels/cpu/parts.h"
+
 #include "kernels/cpu/halves.h"
 #include "kernels/cpu/rows.h"
 
@@ -35,57 +38,24 @@
 #include "kernels/cpu/type_b8.inc"
 #include "kernels/cpu/binary.inc"
 #include "kernels/cpu/type_end.inc"
-
-#include "kernels/cpu/type_u8.inc"
-#include "kernels/cpu/binary.inc"
-#include "kernels/cpu/type_end.inc"
-
-#include "kernels/cpu/type_u16.inc"
-#include "kernels/cpu/binary.inc"
-#include "kernels/cpu/type_end.inc"
-
-#include "kernels/cpu/type_u32.inc"
-#include "kernels/cpu/binary.inc"
-#include "kernels/cpu/type_end.inc"
-
-#include "kernels/cpu/type_u64.inc"
-#include "kernels/cpu/binary.inc"
-#include "kernels/cpu/type_end.inc"
-
-#include "kernels/cpu/type_i8.inc"
-#include "kernels/cpu/binary.inc"
-#include "kernels/cpu/type_end.inc"
-
-#include "kernels/cpu/type_i16.inc"
-#include "kernels/cpu/binary.inc"
-#include "kernels/cpu/type_end.inc"
-
-#include "kernels/cpu/type_i32.inc"
-#include "kernels/cpu/binary.inc"
-#include "kernels/cpu/type_end.inc"
-
-#include "kernels/cpu/type_i64.inc"
-#include "kernels/cpu/binary.inc"
-#include "kernels/cpu/type_end.inc"
-
-#include "kernels/cpu/type_f32.inc"
-#include "kernels/cpu/binary.inc"
-#define HALF f16
-#define HALF_INFINITY 0x7C00
-#include "kernels/cpu/halves_binary.inc"
-#define HALF bf16
-#define HALF_INFINITY 0x7F80
-#include "kernels/cpu/halves_binary.inc"
-#include "kernels/cpu/type_end.inc"
-
-#include "kernels/cpu/type_f64.inc"
-#include "kernels/cpu/binary.inc"
-#include "kernels/cpu/type_end.inc"
 // clang-format on
 
+#define ND__TEMPLATE "kernels/cpu/binary.inc"
+#define ND__TEMPLATE_OF_HALVES "kernels/cpu/halves_binary.inc"
+#include "kernels/cpu/numbers.inc"
+
 const nd__loop *const ND_ISA_NAME(nd__cpu_binary)[ND_DTYPE_COUNT] = {
-    [ND_BOOL] = binary_b8,   [ND_U8] = binary_u8,   [ND_U16] = binary_u16, [ND_U32] = binary_u32,
-    [ND_U64] = binary_u64,   [ND_I8] = binary_i8,   [ND_I16] = binary_i16, [ND_I32] = binary_i32,
-    [ND_I64] = binary_i64,   [ND_F32] = binary_f32, [ND_F64] = binary_f64, [ND_F16] = binary_f16,
-    [ND_BF16] = binary_bf16,
+    [ND_BOOL] = binary_b8,
+    [ND_U8] = binary_u8,
+    [ND_U16] = binary_u16,
+    [ND_U32] = binary_u32,
+    [ND_U64] = binary_u64,
+    [ND_I8] = binary_i8,
+    [ND_I16] = binary_i16,
+    [ND_I32] = binary_i32,
+    [ND_I64] = binary_i64,
+    [ND_F32] = binary_f32,
+    [ND_F64] = binary_f64,
+    [ND_F16] = ND_ISA_NAME(nd__cpu_binary_f16),
+    [ND_BF16] = ND_ISA_NAME(nd__cpu_binary_bf16),
 };

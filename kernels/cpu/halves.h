@@ -190,10 +190,4 @@ ND__WIDE_WRITE(bf16, ND__BF16_WRITTEN, nd__bf16_write_wide_many)
 #undef ND__WIDE_READ
 #undef ND__WIDE_WRITE
 #endif
-
-// What the files halves_<arity>.inc make of rows: `text` where a row is cheap.
-#define ND__CHEAP_1(...) __VA_ARGS__
-#define ND__CHEAP_4(...)
-#define ND__CHEAP_8(...)
-#define ND__CHEAP_32(...)
 #endif

@@ -1,5 +1,4 @@
-// Softmax of f32 on processors with AVX-512: exponentials of 16 numbers at once, and rows of 16 or a
-// few less, each in one register.
+// Softmax of f32 on processors with AVX-512: rows of 16 or a few less, each in one register.
 //
 // The maxima and the sums of 16 rows are found together: each step takes two registers and leaves one
 // with half as many numbers of each row, so that 30 shuffles do for 16 rows what 64 would do row by
