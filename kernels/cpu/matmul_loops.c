@@ -10,29 +10,37 @@
 #if defined(__AVX512F__)
 #define ND__VECTOR_BYTES 64
 #define KERNEL_ROWS 12
+#define KERNEL_AHEAD 2
 #define SMALL_VECTORS 3
 #define SMALL_WIDE_ROWS 8
 #define SMALL_DIRECT ND__SMALL_PRODUCT
 #elif defined(__AVX__)
 #define ND__VECTOR_BYTES 32
 #define KERNEL_ROWS 6
+#define KERNEL_AHEAD 0
 #define SMALL_VECTORS 2
 #define SMALL_WIDE_ROWS 6
 #define SMALL_DIRECT SMALL_PRODUCT
 #else
 #define ND__VECTOR_BYTES 16
 #define KERNEL_ROWS 6
+#define KERNEL_AHEAD 0
 #define SMALL_VECTORS 2
 #define SMALL_WIDE_ROWS 6
 #define SMALL_DIRECT SMALL_PRODUCT
 #endif
 
-/// A tile's steps through k, for which the two vectors of b's columns that the inner kernel reads again and
-/// again leave room in the nearest cache; a tile's columns, whose panels are 768 KiB of doubles, and the rows
-/// of a that are packed together, whose panels are 144 KiB; the most rows of a tile, and of one whose sums
+/// How far ahead the inner kernel fetches both panels, and of each KERNEL_AHEAD lines a step: AVX-512 needs
+/// them faster than the second cache gives what is asked for only then, and the panels together are larger
+/// than the nearest one.
+#define AHEAD_BYTES 512
+
+/// A tile's steps through k, of which the two vectors of b's columns that the inner kernel reads again and
+/// again are 32 KiB of doubles; a tile's columns, whose panels are 1 MiB of them, and the rows of a that
+/// are packed together, whose panels are 192 KiB; the most rows of a tile, and of one whose sums
 /// have memory of their own; the least that a tile is cut to for more threads; and rows of b that are packed
 /// together.
-#define TILE_DEPTH 192
+#define TILE_DEPTH 256
 #define TILE_COLUMNS 512
 #define BLOCK_ROWS 96
 #define MOST_ROWS 4096
