@@ -8,6 +8,7 @@
 #include "lib/base/cancel.h"
 #include "lib/device/capture.h"
 #include "lib/device/cuda/order.h"
+#include <limits.h>
 
 static nd_cuda_device *numbered[ND__CUDA_DEVICES];
 
