@@ -17,19 +17,20 @@ nd_status nd__rule_log1p(const nd_rule_call *call) {
     return nd__rule_give(call, 0, nd_div(nd__rules_output_grad(call), sum));
 }
 
-/// (g / log(base)) / x, in this order: x log(base) may be more than an f16 holds.
-static nd_status give_logarithm(const nd_rule_call *call, double log_of_base) {
+/// (g / log(base)) / x, in this order: x log(base) may be more than an f16 holds. The inverse is a constant:
+/// a quotient would be computed here in the rounding mode of the thread that calls.
+static nd_status give_logarithm(const nd_rule_call *call, double inverse_of_log) {
     nd_auto nd_tensor *x = nd__record_saved(call->node, 0);
-    nd_auto nd_tensor *scaled = nd_mul_scalar(nd__rules_output_grad(call), 1.0 / log_of_base);
+    nd_auto nd_tensor *scaled = nd_mul_scalar(nd__rules_output_grad(call), inverse_of_log);
     return nd__rule_give(call, 0, nd_div(scaled, x));
 }
 
 nd_status nd__rule_log2(const nd_rule_call *call) {
-    return give_logarithm(call, 0.69314718055994530942);
+    return give_logarithm(call, 1.4426950408889634074);
 }
 
 nd_status nd__rule_log10(const nd_rule_call *call) {
-    return give_logarithm(call, 2.30258509299404568402);
+    return give_logarithm(call, 0.43429448190325182765);
 }
 
 /// ((-g / 2) y) y y, in this order: y^3 may be more than the dtype holds where the product is not.

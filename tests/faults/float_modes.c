@@ -111,6 +111,15 @@ static nd_tensor *gradients(const nd_tensor *x) {
     nd_auto nd_tensor *total = nd_mean(y, 0, NULL, false);
     return nd_backward(total, NULL) == ND_OK ? nd_retain(nd_get_grad(own)) : NULL;
 }
+static nd_tensor *slopes(const nd_tensor *x) {
+    nd_auto nd_tensor *p = nd_cast(nd_tmp(nd_clip(x, 0.25, 4)), ND_F64);
+    nd_auto nd_tensor *own = nd_detach(p);
+    if (!own || nd_set_requires_grad(own, true) != ND_OK)
+        return NULL;
+    nd_auto nd_tensor *y = nd_add(nd_tmp(nd_log2(own)), nd_tmp(nd_log10(own)));
+    nd_auto nd_tensor *total = nd_sum(y, 0, NULL, false);
+    return nd_backward(total, NULL) == ND_OK ? nd_retain(nd_get_grad(own)) : NULL;
+}
 static nd_tensor *factors(const nd_tensor *x) {
     const nd_tensor *a = nd_tmp(nd_reshape(nd_tmp(nd_clip(x, -1, 1)), 2, (int64_t[]){512, 512}));
     const nd_tensor *part = nd_tmp(nd_slice(nd_tmp(nd_slice(a, 0, 40, 1, 0)), 0, 40, 1, 1));
@@ -123,8 +132,8 @@ static nd_tensor *waves(const nd_tensor *x) {
 }
 
 static nd_tensor *(*const kinds[])(const nd_tensor *x) = {
-    product, quotient, sum,   rounded, functions, logarithms, halves, matrices,
-    doubles, rows,     lines, normals, gradients, factors,    waves,
+    product, quotient, sum,   rounded, functions, logarithms, halves,  matrices,
+    doubles, rows,     lines, normals, gradients, slopes,     factors, waves,
 };
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
