@@ -149,16 +149,20 @@ nd_status nd__rule_logaddexp(const nd_rule_call *call) {
     return status;
 }
 
-/// g where the sign stayed, -g where it changed, 0 where a is 0; nothing for b
+/// g where the sign stayed, -g where it changed, 0 where a is 0; 0 for b
 nd_status nd__rule_copysign(const nd_rule_call *call) {
-    if (!call->wanted[0])
-        return ND_OK;
-    nd_auto nd_tensor *a = nd__record_saved(call->node, 0);
-    nd_auto nd_tensor *y = nd__record_saved(call->node, 1);
-    nd_auto nd_tensor *before = nd_sign(a);
-    nd_auto nd_tensor *after = nd_sign(y);
-    nd_auto nd_tensor *factor = nd_mul(before, after);
-    return nd__rule_give(call, 0, nd_mul(nd__rules_output_grad(call), factor));
+    nd_status status = ND_OK;
+    if (call->wanted[0]) {
+        nd_auto nd_tensor *a = nd__record_saved(call->node, 0);
+        nd_auto nd_tensor *y = nd__record_saved(call->node, 1);
+        nd_auto nd_tensor *before = nd_sign(a);
+        nd_auto nd_tensor *after = nd_sign(y);
+        nd_auto nd_tensor *factor = nd_mul(before, after);
+        status = nd__rule_give(call, 0, nd_mul(nd__rules_output_grad(call), factor));
+    }
+    if (call->wanted[1] && status == ND_OK)
+        status = nd__rule_give(call, 1, nd_zeros_like(nd__rules_output_grad(call)));
+    return status;
 }
 
 /// where(condition, a, b): g where the operand was taken, 0 elsewhere.
@@ -221,13 +225,15 @@ static nd_status give_base_gradient(const nd_rule_call *call, const nd_tensor *a
     return nd__rule_give(call, 0, nd_mul(nd__rules_output_grad(call), slope));
 }
 
-/// a^b log(a), and 0 where a is 0: 1 takes the place of a there, so that nothing, the logarithm's
-/// own gradient included, is infinite.
+/// a^b log(a), and 0 where a is 0 and b is not below it: 1 takes the place of a there, so that nothing,
+/// the logarithm's own gradient included, is infinite.
 static nd_status give_exponent_gradient(const nd_rule_call *call, const nd_tensor *a,
                                         const nd_tensor *b) {
     nd_auto nd_tensor *zero = nd__rules_constant(a, a ? a->dtype : ND_F32, 0.0);
     nd_auto nd_tensor *one = nd__rules_constant(a, a ? a->dtype : ND_F32, 1.0);
-    nd_auto nd_tensor *no_base = nd_equal(a, zero);
+    nd_auto nd_tensor *at_zero = nd_equal(a, zero);
+    nd_auto nd_tensor *not_below = nd_greater_equal(b, zero);
+    nd_auto nd_tensor *no_base = nd_logical_and(at_zero, not_below);
     nd_auto nd_tensor *base = nd_where(no_base, one, a);
     nd_auto nd_tensor *logarithm = nd_log(base);
     nd_auto nd_tensor *power = nd_pow(base, b);

@@ -145,7 +145,7 @@ nd_status nd__rule_mul_scalar(const nd_rule_call *call) {
 nd_status nd__rule_pow_scalar(const nd_rule_call *call) {
     double exponent = call->node->attrs.f[0];
     if (exponent == 0.0)
-        return ND_OK;
+        return nd__rule_give(call, 0, nd_zeros_like(nd__rules_output_grad(call)));
     nd_auto nd_tensor *x = nd__record_saved(call->node, 0);
     nd_auto nd_tensor *power = exponent == 2.0 ? nd_retain(x) : nd_pow_scalar(x, exponent - 1.0);
     nd_auto nd_tensor *factor = nd_mul_scalar(power, exponent);

@@ -72,6 +72,27 @@ static void test_two_operands(void **state) {
     check("minimum, b", y, (const double[]){0.5, 1, 1, 1, 1, 0.5});
 }
 
+/// A power of 0 does not change with an exponent from 0 on; below 0 it is infinite, and falls as fast.
+static void test_powers_of_zero(void **state) {
+    (void)state;
+    const double a[] = {0, 0, 0, -0.0, 2, 0}, b[] = {-1, 0, 2, -2, 0, NAN};
+    nd_auto nd_tensor *x = make_leaf(6, a), *y = make_leaf(6, b);
+    differentiate(nd_pow(x, y));
+    check("pow, exponent", y, (const double[]){-INFINITY, 0, 0, -INFINITY, log(2), NAN});
+}
+
+/// What does not depend on an operand gives it gradients of 0, not none.
+static void test_gradients_that_are_zero(void **state) {
+    (void)state;
+    const double a[] = {0, 2, INFINITY, NAN}, b[] = {1, -1, 0, NAN};
+    nd_auto nd_tensor *x = make_leaf(4, a), *y = make_leaf(4, b);
+    differentiate(nd_pow_scalar(x, 0));
+    check("pow_scalar", x, (const double[]){0, 0, 0, 0});
+    nd_auto nd_tensor *magnitude = nd_detach(x);
+    differentiate(nd_copysign(magnitude, y));
+    check("copysign, sign", y, (const double[]){0, 0, 0, 0});
+}
+
 /// Where both operands of atan2 are 0, the gradients of every order are 0; those beside are what they
 /// are. (Of second order PyTorch's are NaN at 0.)
 static void test_atan2_of_zeros(void **state) {
@@ -99,8 +120,8 @@ static void test_atan2_of_zeros(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        ND_TEST(test_one_operand),
-        ND_TEST(test_two_operands),
+        ND_TEST(test_one_operand),    ND_TEST(test_two_operands),
+        ND_TEST(test_powers_of_zero), ND_TEST(test_gradients_that_are_zero),
         ND_TEST(test_atan2_of_zeros),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
