@@ -77,6 +77,17 @@ static nd_tensor *reshaped(const char *operation, const nd_tensor *x, int ndim,
     return nd__record(ND_OP_reshape, copy, &x, 1, NULL);
 }
 
+/// Apart, because the text's buffer would cost every shape that is fine.
+__attribute__((cold, noinline)) static nd_tensor *
+refuse_negative_size(int ndim, const int64_t *shape, bool is_unknown) {
+    char text[ND__SHAPE_TEXT];
+    nd__error(ND_ERROR_SHAPE,
+              is_unknown ? "reshape: shape %s leaves more than one size, -1, to be found"
+                         : "reshape: shape %s has a negative size",
+              nd__shape_text(text, ndim, shape));
+    return NULL;
+}
+
 nd_tensor *nd_reshape(const nd_tensor *x, int ndim, const int64_t *shape) {
     if (nd__tensor_check_operand("reshape", "x", x) != ND_OK)
         return NULL;
@@ -84,9 +95,13 @@ nd_tensor *nd_reshape(const nd_tensor *x, int ndim, const int64_t *shape) {
     int unknown = -1;
     if (ndim >= 0 && ndim <= ND_MAX_DIMS && shape) {
         nd__shape_copy(resolved, shape, ndim);
-        for (int i = 0; i < ndim && unknown < 0; i++)
-            if (shape[i] == -1)
-                unknown = i;
+        for (int i = 0; i < ndim; i++) {
+            if (shape[i] >= 0)
+                continue;
+            if (shape[i] != -1 || unknown >= 0)
+                return refuse_negative_size(ndim, shape, shape[i] == -1);
+            unknown = i;
+        }
         if (unknown >= 0)
             resolved[unknown] = 1;
         shape = resolved;

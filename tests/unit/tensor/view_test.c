@@ -54,6 +54,12 @@ static void test_reshape_refuses(void **state) {
                         "reshape: shape [2, 3] with 6 elements does not become [4]");
     assert_refused(nd_reshape(x, ND_SHAPE(4, -1)), ND_ERROR_SHAPE);
     assert_refused(nd_reshape(x, ND_SHAPE(-1, -1)), ND_ERROR_SHAPE);
+    assert_null(nd_reshape(x, ND_SHAPE(2, -1, -1)));
+    assert_string_equal(nd_error_get_message(),
+                        "reshape: shape [2, -1, -1] leaves more than one size, -1, to be found");
+    assert_null(nd_reshape(x, ND_SHAPE(-1, -3)));
+    assert_string_equal(nd_error_get_message(), "reshape: shape [-1, -3] has a negative size");
+    nd_error_clear();
     assert_refused(nd_reshape(x, ND_SHAPE(-2, -3)), ND_ERROR_SHAPE);
     assert_refused(nd_reshape(x, ND_SHAPE(0, -1)), ND_ERROR_SHAPE);
     assert_refused(nd_reshape(none, ND_SHAPE(0, -1)), ND_ERROR_SHAPE); // any size would do
