@@ -41,8 +41,11 @@ void cudart_fail(const char *name, uint64_t n, cudaError_t error);
 /// The n-th step from now fails for good. n = 0: none.
 void cudart_lose(uint64_t n);
 void cudart_set_seed(uint64_t seed);
-/// From now on nothing is done of what is queued, whoever waits for it.
+/// From now on nothing is done of what is queued, whoever waits for it. Waits for the step that is being
+/// done.
 void cudart_hold(void);
+/// Ends that; what is queued is done as before.
+void cudart_go_on(void);
 /// Ends that, and what is queued is done though nobody waits for it.
 void cudart_let_go(void);
 /// Does `function` with a copy of `bytes` of data in order on a stream, as a library of kernels

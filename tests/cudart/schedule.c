@@ -249,6 +249,15 @@ static void do_step(cudart_step *step) {
 void cudart_hold(void) {
     pthread_mutex_lock(&cudart.lock);
     cudart.held = true;
+    while (cudart.running && !cudart_is_worker)
+        pthread_cond_wait(&cudart.changed, &cudart.lock);
+    pthread_mutex_unlock(&cudart.lock);
+}
+
+void cudart_go_on(void) {
+    pthread_mutex_lock(&cudart.lock);
+    cudart.held = false;
+    pthread_cond_signal(&cudart.wanted);
     pthread_mutex_unlock(&cudart.lock);
 }
 
