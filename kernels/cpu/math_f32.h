@@ -166,9 +166,9 @@ ND__IN_LOOPS float nd__erf_f32(float x) {
 /// x/2 (1 + erf(x / sqrt 2)): 4 ulp of the result where x is positive, of x where it is negative,
 /// because the sum cancels there.
 ND__IN_LOOPS float nd__gelu_f32(float x) {
-    float half = 0.5f * x;
-    float result = half + half * nd__erf_of_number_f32(x * 0.707106781f);
-    // erf is -1 here, but for -infinity the sum would be NaN.
+    // A product, not a sum of two, so that of -0 it is -0.
+    float result = 0.5f * x * (1.0f + nd__erf_of_number_f32(x * 0.707106781f));
+    // erf is -1 here, but of -infinity the product would be NaN.
     return x < -6.0f ? -0.0f : result;
 }
 

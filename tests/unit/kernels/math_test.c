@@ -61,7 +61,8 @@ static void test_limits(void **state) {
     assert_true(nd__sigmoid_f32(INFINITY) == 1 && nd__sigmoid_f32(-INFINITY) == 0);
     assert_true(nd__erf_f32(INFINITY) == 1 && nd__erf_f32(-INFINITY) == -1);
     assert_true(nd__gelu_f32(INFINITY) == INFINITY && nd__gelu_f32(-INFINITY) == 0);
-    assert_true(signbit(nd__tanh_f32(-0.0f)) && signbit(nd__erf_f32(-0.0f)));
+    assert_true(signbit(nd__tanh_f32(-0.0f)) && signbit(nd__erf_f32(-0.0f)) &&
+                signbit(nd__gelu_f32(-0.0f)));
     assert_true(nd__exp_f32(0) == 1 && nd__log_f32(1) == 0 && nd__sigmoid_f32(0) == 0.5f);
 }
 
