@@ -23,7 +23,7 @@ nd_status nd__rule_sum(const nd_rule_call *call) {
 /// g / n, repeated, where n elements became one.
 nd_status nd__rule_mean(const nd_rule_call *call) {
     double count = reduced_elements(call);
-    nd_auto nd_tensor *scaled = nd_mul_scalar(nd__rules_output_grad(call), 1.0 / count);
+    nd_auto nd_tensor *scaled = nd_div_scalar(nd__rules_output_grad(call), count);
     return give_repeated(call, scaled);
 }
 
@@ -135,7 +135,7 @@ nd_status nd__rule_cross_entropy(const nd_rule_call *call) {
     nd_auto nd_tensor *logits = saved ? nd__rules_wide_half(saved) : NULL;
     nd_auto nd_tensor *difference = logits ? exact_difference(call, logits) : NULL;
     double rows = (double)call->node->inputs[0].shape[0];
-    nd_auto nd_tensor *scale = nd_mul_scalar(nd__rules_output_grad(call), 1.0 / rows);
+    nd_auto nd_tensor *scale = nd_div_scalar(nd__rules_output_grad(call), rows);
     if (nd_is_grad_enabled() || !difference || !scale)
         return nd__rule_give(call, 0, nd_mul(difference, scale));
     nd_status status = nd_mul_(difference, scale);
@@ -178,7 +178,7 @@ static nd_tensor *deviation_of(const nd_rule_call *call) {
 static nd_status give_deviation(const nd_rule_call *call, const nd_tensor *g, double factor) {
     nd_auto nd_tensor *deviation = deviation_of(call);
     double divisor = reduced_elements(call) - call->node->attrs.f[0];
-    nd_auto nd_tensor *scaled = nd_mul_scalar(g, factor / (divisor > 0.0 ? divisor : 0.0));
+    nd_auto nd_tensor *scaled = nd_div_scalar(g, (divisor > 0.0 ? divisor : 0.0) / factor);
     nd_auto nd_tensor *kept = with_reduced_axes(call, scaled);
     return nd__rule_give(call, 0, nd_mul(deviation, kept));
 }

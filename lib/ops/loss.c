@@ -63,7 +63,7 @@ static nd_tensor *reduced(const nd_tensor *elements, nd_reduction reduction, int
     } else {
         result = nd_sum(elements, 0, NULL, false);
         if (reduction == ND_REDUCTION_BATCH_MEAN) {
-            nd_tensor *mean = nd_mul_scalar(result, 1.0 / (double)batch);
+            nd_tensor *mean = nd_div_scalar(result, batch);
             nd_release(result);
             result = mean;
         }

@@ -310,7 +310,7 @@ static nd_tensor *average(const char *name, const nd_tensor *x, const nd__resamp
         y = next;
     }
     if (y && divisor > 0) {
-        nd_tensor *quotient = nd_mul_scalar(y, 1.0 / (double)divisor);
+        nd_tensor *quotient = nd_div_scalar(y, divisor);
         nd_release(y);
         y = quotient;
     }

@@ -120,6 +120,28 @@ static nd_tensor *slopes(const nd_tensor *x) {
     nd_auto nd_tensor *total = nd_sum(y, 0, NULL, false);
     return nd_backward(total, NULL) == ND_OK ? nd_retain(nd_get_grad(own)) : NULL;
 }
+/// Gradients of means over 3 and over 7 elements, one behind the other.
+static nd_tensor *shares(const nd_tensor *x) {
+    nd_auto nd_tensor *p = nd_cast(nd_tmp(nd_slice(x, 0, 21, 1, 0)), ND_F64);
+    nd_auto nd_tensor *own = nd_reshape(p, 2, (int64_t[]){3, 7});
+    if (!own || nd_set_requires_grad(own, true) != ND_OK)
+        return NULL;
+    nd_auto nd_tensor *targets = nd_zeros(ND_SHAPE(3), ND_I64);
+    nd_auto nd_tensor *total = nd_mean(own, 0, NULL, false);
+    const nd_tensor *terms[] = {
+        nd_tmp(nd_cross_entropy(own, targets)),
+        nd_tmp(nd_sum(nd_tmp(nd_var(own, 1, (int[]){1}, 0, false)), 0, NULL, false)),
+        nd_tmp(nd_kl_div(own, nd_tmp(nd_ones_like(own)), false, ND_REDUCTION_BATCH_MEAN)),
+        nd_tmp(
+            nd_sum(nd_tmp(nd_square(nd_tmp(nd_mean(own, 1, (int[]){0}, false)))), 0, NULL, false)),
+    };
+    for (size_t i = 0; i < sizeof terms / sizeof *terms && total; i++) {
+        nd_tensor *next = nd_add(total, terms[i]);
+        nd_release(total);
+        total = next;
+    }
+    return nd_backward(total, NULL) == ND_OK ? nd_retain(nd_get_grad(own)) : NULL;
+}
 static nd_tensor *factors(const nd_tensor *x) {
     const nd_tensor *a = nd_tmp(nd_reshape(nd_tmp(nd_clip(x, -1, 1)), 2, (int64_t[]){512, 512}));
     const nd_tensor *part = nd_tmp(nd_slice(nd_tmp(nd_slice(a, 0, 40, 1, 0)), 0, 40, 1, 1));
@@ -132,8 +154,8 @@ static nd_tensor *waves(const nd_tensor *x) {
 }
 
 static nd_tensor *(*const kinds[])(const nd_tensor *x) = {
-    product, quotient, sum,   rounded, functions, logarithms, halves,  matrices,
-    doubles, rows,     lines, normals, gradients, slopes,     factors, waves,
+    product, quotient, sum,     rounded,   functions, logarithms, halves,  matrices, doubles,
+    rows,    lines,    normals, gradients, slopes,    shares,     factors, waves,
 };
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
