@@ -37,16 +37,37 @@ ND__IN_LOOPS void nd__bf16_write_some(const float *in, uint16_t *out) {
     __m256i halves = _mm512_cvtepi32_epi16(_mm512_srli_epi32(nd__bf16_rounded(in), 16));
     _mm256_storeu_si256((__m256i *)(void *)out, halves);
 }
-/// Writes the upper halves of the elements of a, then those of b.
-ND__IN_LOOPS void nd__write_upper_halves(__m512i a, __m512i b, uint16_t *out) {
+/// The upper halves of the elements of a, then those of b.
+ND__IN_LOOPS __m512i nd__upper_halves(__m512i a, __m512i b) {
     const __m512i upper =
         _mm512_set_epi16(63, 61, 59, 57, 55, 53, 51, 49, 47, 45, 43, 41, 39, 37, 35, 33, 31, 29, 27,
                          25, 23, 21, 19, 17, 15, 13, 11, 9, 7, 5, 3, 1);
-    _mm512_storeu_si512((void *)out, _mm512_permutex2var_epi16(a, upper, b));
+    return _mm512_permutex2var_epi16(a, upper, b);
+}
+ND__IN_LOOPS __m512i nd__lower_halves(__m512i a, __m512i b) {
+    const __m512i lower =
+        _mm512_set_epi16(62, 60, 58, 56, 54, 52, 50, 48, 46, 44, 42, 40, 38, 36, 34, 32, 30, 28, 26,
+                         24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
+    return _mm512_permutex2var_epi16(a, lower, b);
 }
 #define ND__BF16_WRITTEN 32
+/// An upper half grows by 1 where the lower one is above the middle, or in it and the upper one odd,
+/// whose last digit therefore goes to the lower one.
 ND__IN_LOOPS void nd__bf16_write_many(const float *in, uint16_t *out) {
-    nd__write_upper_halves(nd__bf16_rounded(in), nd__bf16_rounded(in + 16), out);
+    enum { OR_OF_AND = 0xF8 };
+    __m512 a = _mm512_loadu_ps(in), b = _mm512_loadu_ps(in + 16);
+    __m512i a_bits = _mm512_castps_si512(a), b_bits = _mm512_castps_si512(b);
+    __m512i upper = nd__upper_halves(a_bits, b_bits), lower = nd__lower_halves(a_bits, b_bits);
+    lower = _mm512_ternarylogic_epi32(lower, upper, _mm512_set1_epi16(1), OR_OF_AND);
+    __mmask32 up = _mm512_cmpgt_epu16_mask(lower, _mm512_set1_epi16(INT16_MIN));
+    __m512i rounded = _mm512_mask_sub_epi16(upper, up, upper, _mm512_set1_epi16(-1));
+    if (__builtin_expect(_mm512_cmp_ps_mask(a, b, _CMP_UNORD_Q), 0)) {
+        __mmask32 nan = _mm512_kunpackw(_mm512_cmp_ps_mask(b, b, _CMP_UNORD_Q),
+                                        _mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q));
+        rounded =
+            _mm512_mask_mov_epi16(rounded, nan, _mm512_or_si512(upper, _mm512_set1_epi16(0x40)));
+    }
+    _mm512_storeu_si512((void *)out, rounded);
 }
 
 // f64, eight or more at a time. What an f32 does not hold is cut off and leaves an odd digit behind,
@@ -100,7 +121,7 @@ ND__IN_LOOPS void nd__bf16_write_wide_many(const double *in, uint16_t *out) {
         low = nd__bf16_rounded_any(in);
         high = nd__bf16_rounded_any(in + 16);
     }
-    nd__write_upper_halves(low, high, out);
+    _mm512_storeu_si512((void *)out, nd__upper_halves(low, high));
 }
 ND__IN_LOOPS void nd__f16_read_wide_some(const uint16_t *in, double *out) {
     __m128i halves = _mm_loadu_si128((const __m128i *)(const void *)in);

@@ -45,6 +45,17 @@ ND__IN_LOOPS float nd__limited_magnitude_f32(float x, float most) {
     return nd__from_bits_f32((uint32_t)(magnitude < limit ? magnitude : limit));
 }
 
+/// The lesser of two that are not below 0.
+ND__IN_LOOPS float nd__least_f32(float a, float b) {
+    int32_t a_bits = (int32_t)nd__bits_f32(a), b_bits = (int32_t)nd__bits_f32(b);
+    return nd__from_bits_f32((uint32_t)(a_bits < b_bits ? a_bits : b_bits));
+}
+
+/// A magnitude with x's sign.
+ND__IN_LOOPS float nd__signed_f32(float magnitude, float x) {
+    return nd__from_bits_f32(nd__bits_f32(magnitude) | (nd__bits_f32(x) & 0x80000000u));
+}
+
 /// Where e^x is set to be 0: both factors of the result are 0 there, so that nothing underflows. What
 /// does, from -104 on, takes some processors a hundred times as long, and -infinity is common: it is
 /// what a mask leaves.
@@ -128,12 +139,6 @@ ND__IN_LOOPS float nd__sigmoid_f32(float x) {
 // than an exponential. Where the functions round to 1 the quotients pass it, by more than their
 // rounding.
 
-/// `ratio`, at most 1, with x's sign.
-ND__IN_LOOPS float nd__signed_ratio_f32(float ratio, float x) {
-    float limited = nd__limited_magnitude_f32(ratio, 1.0f);
-    return nd__from_bits_f32(nd__bits_f32(limited) | (nd__bits_f32(x) & 0x80000000u));
-}
-
 /// tanh(x): 8 ulp, which next to 1 is 5e-7.
 ND__IN_LOOPS float nd__tanh_f32(float x) {
     float t = nd__limited_magnitude_f32(x, 9.1f);
@@ -142,34 +147,36 @@ ND__IN_LOOPS float nd__tanh_f32(float x) {
               0x1.9ec03cp-25f * u4;
     float q = (1.0f + 0x1.e2383ap-2f * u) + (0x1.c46b9ep-6f + 0x1.b2bd08p-12f * u) * u2 +
               (0x1.a334d6p-20f + 0x1.7aa078p-31f * u) * u4;
-    float result = nd__signed_ratio_f32(t * p / q, x);
+    float result = nd__signed_f32(nd__least_f32(t * p / q, 1.0f), x);
     return x != x ? x : result;
 }
 
-/// erf(x) for x that is not NaN.
-ND__IN_LOOPS float nd__erf_of_number_f32(float x) {
+/// erf(x): 8 ulp, which next to 1 is 5e-7.
+ND__IN_LOOPS float nd__erf_f32(float x) {
     float t = nd__limited_magnitude_f32(x, 4.5f);
     float u = t * t, u2 = u * u, u4 = u2 * u2;
     float p = (0x1.20dd76p+0f + 0x1.7c3ab6p-3f * u) + (0x1.bcc1f4p-5f + 0x1.f97f88p-9f * u) * u2 +
               ((0x1.8a7c5ap-12f + 0x1.33c150p-18f * u) - 0x1.b58220p-27f * u2) * u4;
     float q = (1.0f + 0x1.fdd170p-2f * u) + (0x1.d33bfep-4f + 0x1.fac1e8p-7f * u) * u2 +
               (0x1.55ed7cp-10f + 0x1.04bd12p-14f * u) * u4;
-    return nd__signed_ratio_f32(t * p / q, x);
-}
-
-/// erf(x): 8 ulp, which next to 1 is 5e-7.
-ND__IN_LOOPS float nd__erf_f32(float x) {
-    float result = nd__erf_of_number_f32(x);
+    float result = nd__signed_f32(nd__least_f32(t * p / q, 1.0f), x);
     return x != x ? x : result;
 }
 
-/// x/2 (1 + erf(x / sqrt 2)): 4 ulp of the result where x is positive, of x where it is negative,
-/// because the sum cancels there.
+/// x (1/2 + erf(x / sqrt 2) / 2): 4 ulp of the result where x is positive, of x where it is negative,
+/// because the sum cancels there. erf's polynomials, as ones of x and of half the function; its limit
+/// times sqrt 2.
 ND__IN_LOOPS float nd__gelu_f32(float x) {
-    // A product, not a sum of two, so that of -0 it is -0.
-    float result = 0.5f * x * (1.0f + nd__erf_of_number_f32(x * 0.707106781f));
-    // erf is -1 here, but of -infinity the product would be NaN.
-    return x < -6.0f ? -0.0f : result;
+    const float limit = 6.36396103f;
+    float t = nd__limited_magnitude_f32(x, limit);
+    float u = t * t, u2 = u * u, u4 = u2 * u2;
+    float p = (0x1.988454p-2f + 0x1.0cdcdcp-5f * u) + (0x1.3a7dbcp-8f + 0x1.6570f2p-13f * u) * u2 +
+              ((0x1.16f18cp-17f + 0x1.b33b42p-25f * u) - 0x1.355d76p-34f * u2) * u4;
+    float q = (1.0f + 0x1.fdd17p-3f * u) + (0x1.d33bfep-6f + 0x1.fac1e8p-10f * u) * u2 +
+              (0x1.55ed7cp-14f + 0x1.04bd12p-19f * u) * u4;
+    float result = x * (0.5f + nd__signed_f32(nd__least_f32(t * p / q, 0.5f), x));
+    // The sum is 0 here, but times -infinity that would be NaN.
+    return x < -limit ? -0.0f : result;
 }
 
 // -------------------------------------------------------------------------------- as f64 has them
