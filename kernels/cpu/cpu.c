@@ -5,6 +5,8 @@
 #include "kernels/cpu/scratch.h"
 #include "lib/base/pool.h"
 #include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #if ND_ISA_X86
 #include <cpuid.h>
@@ -96,11 +98,43 @@ bool nd__cpu_use_isa(const char *name) {
     return false;
 }
 
+/// Whether the loops are those of a level of x86-64, which is written as compilers write it
+/// ("x86-64-v3"), or "baseline".
+static bool is_of_level(const nd__cpu_loops *loops, const char *level) {
+    size_t i = 0;
+    for (; level[i]; i++)
+        if (loops->name[i] != (level[i] == '-' ? '_' : level[i]))
+            return false;
+    return !loops->name[i] || strcmp(loops->name + i, "_halves") == 0;
+}
+
+/// The best that the machine has of the level that ND_CPU_ISA names; the best of all where it names
+/// none, or one that the machine has not, which is said.
+static const nd__cpu_loops *first_choice(void) {
+    const char *level = secure_getenv("ND_CPU_ISA");
+    const nd__cpu_loops *best = NULL;
+    for (size_t i = sizeof all_loops / sizeof *all_loops; i-- > 0;)
+        if (machine_has(all_loops[i]))
+            best = all_loops[i];
+    if (!level || !*level)
+        return best;
+    for (size_t i = 0; i < sizeof all_loops / sizeof *all_loops; i++)
+        if (machine_has(all_loops[i]) && is_of_level(all_loops[i], level))
+            return all_loops[i];
+    fprintf(stderr,
+            "ndarc: ND_CPU_ISA: this machine has no \"%.40s\"; known are baseline, x86-64-v3, "
+            "x86-64-v4\n",
+            level);
+    return best;
+}
+
 const nd__cpu_loops *nd__cpu_loops_now(void) {
     const nd__cpu_loops *loops = atomic_load_explicit(&loops_now, memory_order_relaxed);
     if (__builtin_expect(loops != NULL, 1))
         return loops;
-    nd__cpu_use_isa(NULL);
+    const nd__cpu_loops *none = NULL;
+    atomic_compare_exchange_strong_explicit(&loops_now, &none, first_choice(), memory_order_relaxed,
+                                            memory_order_relaxed);
     return atomic_load_explicit(&loops_now, memory_order_relaxed);
 }
 

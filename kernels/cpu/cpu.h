@@ -21,7 +21,8 @@ uint64_t nd__cpu_workspace_bytes(void);
 
 /// Makes every later call use the loops of one instruction set ("baseline", "x86_64_v3",
 /// "x86_64_v4", "x86_64_v4_halves"); NULL: the best this machine has. False when the machine cannot
-/// run it. For tests and benchmarks.
+/// run it. For tests and benchmarks. Programs choose by ND_CPU_ISA in their environment, which the
+/// first call reads.
 bool nd__cpu_use_isa(const char *name);
 /// Name of the instruction set in use.
 const char *nd__cpu_isa(void);
