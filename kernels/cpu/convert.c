@@ -94,6 +94,35 @@ ND__BOOL_LOOP(64)
 
 // -------------------------------------------------------------------------------- f32, f64, integers
 
+// Between floats and integers of 64 bits, where the processor has no vectors for it: a block of which
+// all fits 32 bits goes by way of those.
+#define ND__NARROW_BLOCK 64
+#define ND__BY_WAY_OF_32_BITS(name, F, O, FITS)                                \
+    static void name(int64_t n, char *const *data, const int64_t *strides,     \
+                     const nd_op_attrs *attrs) {                               \
+        O *out = (O *)data[0];                                                 \
+        const F *in = (const F *)data[1];                                      \
+        if (strides[0] != 1 || strides[1] != 1) {                              \
+            name##_of_any(n, data, strides, attrs);                            \
+            return;                                                            \
+        }                                                                      \
+        for (int64_t i = 0; i < n; i += ND__NARROW_BLOCK) {                    \
+            int64_t run = n - i < ND__NARROW_BLOCK ? n - i : ND__NARROW_BLOCK; \
+            int fits = 1;                                                      \
+            for (int64_t k = i; k < i + run; k++)                              \
+                fits &= FITS(in[k]);                                           \
+            char *block[2] = {(char *)(out + i), (char *)(uintptr_t)(in + i)}; \
+            if (!fits)                                                         \
+                name##_of_any(run, block, strides, attrs);                     \
+            else                                                               \
+                ND__INDEPENDENT for (int64_t k = i; k < i + run; k++) {        \
+                    out[k] = (O)(int32_t)in[k];                                \
+                }                                                              \
+        }                                                                      \
+    }
+#define ND__FLOAT_FITS(x) ((x) > -0x1p31f && (x) < 0x1p31f)
+#define ND__INTEGER_FITS(x) ((x) == (int32_t)(x))
+
 #define ND__INTEGER_LOOPS(name, T)                                  \
     ND__CONVERT_LOOP(name##_to_f32, T, float, (float)x)             \
     ND__CONVERT_LOOP(name##_to_f64, T, double, (double)x)           \
@@ -106,7 +135,18 @@ ND__INTEGER_LOOPS(u64, uint64_t)
 ND__INTEGER_LOOPS(i8, int8_t)
 ND__INTEGER_LOOPS(i16, int16_t)
 ND__INTEGER_LOOPS(i32, int32_t)
+#if defined(__AVX512DQ__)
 ND__INTEGER_LOOPS(i64, int64_t)
+#else
+ND__CONVERT_LOOP(i64_to_f32_of_any, int64_t, float, (float)x)
+ND__CONVERT_LOOP(i64_to_f64_of_any, int64_t, double, (double)x)
+ND__CONVERT_LOOP(f32_to_i64_of_any, float, int64_t, nd__f32_to_i64(x))
+ND__CONVERT_LOOP(f64_to_i64_of_any, double, int64_t, nd__f64_to_i64(x))
+ND__BY_WAY_OF_32_BITS(i64_to_f32, int64_t, float, ND__INTEGER_FITS)
+ND__BY_WAY_OF_32_BITS(i64_to_f64, int64_t, double, ND__INTEGER_FITS)
+ND__BY_WAY_OF_32_BITS(f32_to_i64, float, int64_t, ND__FLOAT_FITS)
+ND__BY_WAY_OF_32_BITS(f64_to_i64, double, int64_t, ND__FLOAT_FITS)
+#endif
 ND__CONVERT_LOOP(f32_to_f64, float, double, (double)x)
 ND__CONVERT_LOOP(f64_to_f32, double, float, (float)x)
 ND__CONVERT_LOOP(f32_to_b8, float, uint8_t, nd__f32_to_b8(x))

@@ -142,6 +142,77 @@ ND__IN_LOOPS void nd__f16_write_some(const float *in, uint16_t *out) {
     __m128i halves = _mm256_cvtps_ph(_mm256_loadu_ps(in), _MM_FROUND_TO_NEAREST_INT);
     _mm_storeu_si128((__m128i *)(void *)out, halves);
 }
+#if defined(__AVX2__)
+/// What rounding to bf16 leaves in the upper halves, shifted into the lower ones. Not of NaN.
+ND__IN_LOOPS __m256i nd__bf16_halves(__m256i bits) {
+    __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+    __m256i middle = _mm256_add_epi32(bits, _mm256_set1_epi32(0x7FFF));
+    return _mm256_srli_epi32(_mm256_add_epi32(middle, odd), 16);
+}
+/// The lower halves of the elements of a, then those of b; the upper ones must be 0.
+ND__IN_LOOPS void nd__write_lower_halves(__m256i a, __m256i b, uint16_t *out) {
+    __m256i mixed = _mm256_packus_epi32(a, b); // by half vectors
+    _mm256_storeu_si256((__m256i *)(void *)out, _mm256_permute4x64_epi64(mixed, 0xD8));
+}
+#define ND__BF16_WRITTEN 16
+ND__IN_LOOPS void nd__bf16_write_many(const float *in, uint16_t *out) {
+    __m256 a = _mm256_loadu_ps(in), b = _mm256_loadu_ps(in + 8);
+    nd__write_lower_halves(nd__bf16_halves(_mm256_castps_si256(a)),
+                           nd__bf16_halves(_mm256_castps_si256(b)), out);
+    if (__builtin_expect(_mm256_movemask_ps(_mm256_cmp_ps(a, b, _CMP_UNORD_Q)), 0))
+        for (int i = 0; i < ND__BF16_WRITTEN; i++)
+            out[i] = nd__f32_to_bf16(in[i]);
+}
+
+// f64, eight or more at a time. What an f32 does not hold is cut off and leaves an odd digit behind, so
+// that the rounding to 16 bits is the only one (kernels/half.h).
+#define ND__WIDE_HALVES_AT_ONCE 8
+/// Four numbers that are no subnormal f32, as f32, which all their digits fit then.
+ND__IN_LOOPS __m128 nd__f64_odd_normal_some(const double *in) {
+    const __m256i lost = _mm256_set1_epi64x(((int64_t)1 << 29) - 1);
+    const __m256i last = _mm256_set1_epi64x((int64_t)1 << 29);
+    __m256i bits = _mm256_castpd_si256(_mm256_loadu_pd(in));
+    __m256i whole = _mm256_cmpeq_epi64(_mm256_and_si256(bits, lost), _mm256_setzero_si256());
+    bits = _mm256_or_si256(_mm256_andnot_si256(lost, bits), _mm256_andnot_si256(whole, last));
+    return _mm256_cvtpd_ps(_mm256_castsi256_pd(bits));
+}
+ND__IN_LOOPS __m256 nd__f64_odd_normal_many(const double *in) {
+    return _mm256_set_m128(nd__f64_odd_normal_some(in + 4), nd__f64_odd_normal_some(in));
+}
+/// A subnormal f32 is nearer to 0 than to any f16.
+ND__IN_LOOPS void nd__f16_write_wide_some(const double *in, uint16_t *out) {
+    __m128i halves = _mm256_cvtps_ph(nd__f64_odd_normal_many(in), _MM_FROUND_TO_NEAREST_INT);
+    _mm_storeu_si128((__m128i *)(void *)out, halves);
+}
+/// Which of eight f32 are subnormal.
+ND__IN_LOOPS __m256i nd__subnormal_f32(__m256i bits) {
+    __m256i magnitude = _mm256_and_si256(bits, _mm256_set1_epi32(0x7FFFFFFF));
+    __m256i small = _mm256_cmpgt_epi32(_mm256_set1_epi32(0x800000), magnitude);
+    return _mm256_andnot_si256(_mm256_cmpeq_epi32(magnitude, _mm256_setzero_si256()), small);
+}
+/// What has become a subnormal f32, or is NaN, may be wrong; what has become 0 is nearer to that than to
+/// any bf16.
+ND__IN_LOOPS void nd__bf16_write_wide_many(const double *in, uint16_t *out) {
+    __m256 a = nd__f64_odd_normal_many(in), b = nd__f64_odd_normal_many(in + 8);
+    __m256i low = _mm256_castps_si256(a), high = _mm256_castps_si256(b);
+    nd__write_lower_halves(nd__bf16_halves(low), nd__bf16_halves(high), out);
+    __m256i special = _mm256_or_si256(nd__subnormal_f32(low), nd__subnormal_f32(high));
+    special = _mm256_or_si256(special, _mm256_castps_si256(_mm256_cmp_ps(a, b, _CMP_UNORD_Q)));
+    if (__builtin_expect(!_mm256_testz_si256(special, special), 0))
+        for (int i = 0; i < ND__BF16_WRITTEN; i++)
+            out[i] = nd__f64_to_bf16(in[i]);
+}
+ND__IN_LOOPS void nd__f16_read_wide_some(const uint16_t *in, double *out) {
+    float narrow[8];
+    nd__f16_read_some(in, narrow);
+    for (int i = 0; i < 8; i++)
+        out[i] = (double)narrow[i];
+}
+ND__IN_LOOPS void nd__bf16_read_wide_some(const uint16_t *in, double *out) {
+    for (int i = 0; i < 8; i++)
+        out[i] = (double)nd__bf16_to_f32(in[i]);
+}
+#endif
 #else
 #define ND__HALVES_AT_ONCE 1
 ND__IN_LOOPS void nd__f16_read_some(const uint16_t *in, float *out) {
@@ -156,6 +227,8 @@ ND__IN_LOOPS void nd__bf16_write_some(const float *in, uint16_t *out) {
     for (int i = 0; i < ND__HALVES_AT_ONCE; i++)
         out[i] = nd__f32_to_bf16(in[i]);
 }
+#endif
+#ifndef ND__BF16_WRITTEN
 #define ND__BF16_WRITTEN ND__HALVES_AT_ONCE
 #define nd__bf16_write_many nd__bf16_write_some
 #endif

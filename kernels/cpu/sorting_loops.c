@@ -23,26 +23,42 @@
 #undef ND_DTYPE
 
 #if defined(__AVX2__)
-/// Keys that are compared with one at once.
-enum { LANES = 8 };
-typedef int64_t lanes __attribute__((vector_size(8 * LANES)));
+/// Keys that are compared with one at once, by one vector or by two: GCC takes vectors apart that the
+/// processor does not have.
+#if defined(__AVX512F__)
+enum { LANES = 8, WIDTH = 8 };
+#define FIRST_NUMBERS \
+    { 0, 1, 2, 3, 4, 5, 6, 7 }
+#else
+enum { LANES = 8, WIDTH = 4 };
+#define FIRST_NUMBERS \
+    { 0, 1, 2, 3 }
+#endif
+typedef int64_t lanes __attribute__((vector_size(8 * WIDTH)));
 _Static_assert(ND__ORDERED % LANES == 0, "a row of keys is whole vectors");
 
 /// How many of n numbers come before each of the LANES that begin with number `first`: of equal ones
-/// the earlier comes before.
+/// the earlier comes before. A comparison is -1 where it holds.
 static inline void count_before(const int64_t *numbers, int64_t n, int64_t first,
                                 int64_t ret_counts[LANES]) {
-    const lanes index = {0, 1, 2, 3, 4, 5, 6, 7};
     int64_t own = n - first < LANES ? n - first : LANES;
-    lanes others, count = {0};
-    memcpy(&others, numbers + first, sizeof others);
+    lanes others[LANES / WIDTH], count[LANES / WIDTH];
+    memcpy(others, numbers + first, sizeof others);
+    for (int v = 0; v < LANES / WIDTH; v++)
+        count[v] = (lanes){0} + first;
     for (int64_t i = 0; i < first; i++)
-        count -= numbers[i] <= others;
+        for (int v = 0; v < LANES / WIDTH; v++)
+            count[v] += numbers[i] > others[v];
     for (int64_t i = 0; i < own; i++)
-        count -= (numbers[first + i] < others) | ((numbers[first + i] == others) & (i < index));
+        for (int v = 0; v < LANES / WIDTH; v++) {
+            const lanes index = (lanes)FIRST_NUMBERS + (int64_t)v * WIDTH;
+            count[v] -= (numbers[first + i] < others[v]) |
+                        ((numbers[first + i] == others[v]) & (i < index));
+        }
     for (int64_t i = first + own; i < n; i++)
-        count -= numbers[i] < others;
-    memcpy(ret_counts, &count, sizeof count);
+        for (int v = 0; v < LANES / WIDTH; v++)
+            count[v] -= others[v] > numbers[i];
+    memcpy(ret_counts, count, sizeof count);
 }
 
 /// Each element's place is the number of those before it, which no branch depends on.
