@@ -1,6 +1,7 @@
 // Copies and conversions between every pair of dtypes, and copies of transposed memory in tiles.
 #include "kernels/cpu/bytes.h"
 #include "kernels/cpu/cpu.h"
+#include "kernels/philox.h"
 #include "tests/testing.h"
 #include <math.h>
 #include <stdlib.h>
@@ -79,6 +80,87 @@ static void test_every_pair_of_dtypes(void **state) {
                 for (int i = 0; i < N; i++)
                     assert_true(back[i] == start[i * stride]);
             }
+}
+
+static const struct {
+    const char *name;
+    size_t size;
+    bool is_float;
+} dtypes[ND_DTYPE_COUNT] = {
+#define BOOL_KIND false
+#define UNSIGNED_KIND false
+#define SIGNED_KIND false
+#define FLOAT_KIND true
+#define ND_DTYPE(ENUMERATOR, name, text, T, kind) \
+    [ND_##ENUMERATOR] = {text, sizeof(T), kind##_KIND},
+#include "kernels/dtypes.inc"
+#undef ND_DTYPE
+};
+
+/// Random elements of a dtype: any bits, or such as are next to where a conversion changes its way (ties,
+/// subnormal numbers, NaN, the ends of 32 bits); for a block of 64 now and then only small numbers.
+static void fill_with_bits(nd_dtype dtype, int64_t n, void *ret_elements) {
+    const size_t size = dtypes[dtype].size;
+    uint64_t key = 0;
+    for (int64_t i = 0; i < n; i++) {
+        uint64_t bits = nd__philox_u64(nd__philox_at(20, (uint64_t)dtype, (uint64_t)i), 0);
+        double number = (double)(int32_t)(bits >> 32) * (bits & 1 ? 1 : 0x1p-20);
+        key = i % 64 == 0 ? bits >> 60 : key;
+        if (dtype == ND_BOOL)
+            bits &= 1;
+        else if (key < 4 && dtype == ND_F64)
+            memcpy(&bits, &number, sizeof bits);
+        else if (key < 4 && dtype == ND_F32)
+            memcpy(&bits, &(float){(float)number}, sizeof(float));
+        else if (key < 4)
+            bits = (uint64_t)((int64_t)bits >> (32 + bits % 31));
+        else if (dtype == ND_F64 && key < 8) // what is next to a tie of 16 bits, and below f32
+            bits = (bits & UINT64_C(0xFFFFF00000000000)) | (uint64_t)(bits % 3) << (41 + bits % 5) |
+                   (bits >> 7 & 1);
+        else if (dtype == ND_F64 && key < 12)
+            bits = (bits & UINT64_C(0x800FFFFFFFFFFFFF)) | (UINT64_C(0x360) + bits % 64) << 52;
+        else if (dtype == ND_F32 && key < 8)
+            bits = (bits & 0xFFFF0000) | (UINT64_C(0x7FFF) + bits % 3);
+        else if (dtype == ND_F32 && key < 10)
+            bits &= 0x807FFFFF;
+        memcpy((char *)ret_elements + (size_t)i * size, &bits, size);
+    }
+}
+
+static bool same_element(nd_dtype dtype, const void *a, const void *b) {
+    if (memcmp(a, b, dtypes[dtype].size) == 0)
+        return true;
+    double x = 0, y = 0;
+    if (!dtypes[dtype].is_float || copy_row(&x, ND_F64, a, dtype, 1, 1) != ND_OK ||
+        copy_row(&y, ND_F64, b, dtype, 1, 1) != ND_OK)
+        return false;
+    return isnan(x) && isnan(y);
+}
+
+static void test_conversions_are_the_same_in_every_instruction_set(void **state) {
+    (void)state;
+    enum { N = 64 * 200 + 13 };
+    static const char *const isas[] = {"x86_64_v3", "x86_64_v4", "x86_64_v4_halves"};
+    static double x[N], expected[N], out[N]; // no element is wider
+    for (int from = 0; from < ND_DTYPE_COUNT; from++) {
+        fill_with_bits((nd_dtype)from, N, x);
+        for (int to = 0; to < ND_DTYPE_COUNT; to++) {
+            assert_true(nd__cpu_use_isa("baseline"));
+            assert_int_equal(copy_row(expected, (nd_dtype)to, x, (nd_dtype)from, N, 1), ND_OK);
+            for (size_t isa = 0; isa < sizeof isas / sizeof *isas; isa++) {
+                if (!nd__cpu_use_isa(isas[isa]))
+                    continue;
+                assert_int_equal(copy_row(out, (nd_dtype)to, x, (nd_dtype)from, N, 1), ND_OK);
+                const size_t size = dtypes[to].size;
+                for (size_t i = 0; i < N; i++)
+                    if (!same_element((nd_dtype)to, (char *)out + i * size,
+                                      (char *)expected + i * size))
+                        fail_msg("%s to %s, element %zu: %s differs from baseline",
+                                 dtypes[from].name, dtypes[to].name, i, isas[isa]);
+            }
+        }
+    }
+    nd__cpu_use_isa(NULL);
 }
 
 /// A copy with axes turned, against a loop.
@@ -166,6 +248,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_floats_become_the_nearest_integer_that_there_is),
         ND_TEST(test_every_pair_of_dtypes),
+        ND_TEST(test_conversions_are_the_same_in_every_instruction_set),
         ND_TEST(test_permuted_copies),
         ND_TEST(test_permuted_copies_of_every_size),
         ND_TEST(test_copies_of_bytes_at_every_distance),
