@@ -518,7 +518,7 @@ ND_API const nd_tensor *nd_ema_get_average(const nd_ema *ema, const char *name);
 typedef struct nd_loss_scaler_options {
     uint32_t size;    ///< sizeof(nd_loss_scaler_options)
     uint32_t version; ///< 1
-    double scale;     ///< what losses are multiplied with at first
+    double scale;     ///< what losses are multiplied with at first; at least 2^-126
     double growth;    ///< what the scale is multiplied with after `interval` steps
     double backoff;   ///< and when a gradient was not finite
     int64_t interval; ///< steps in a row
@@ -537,7 +537,7 @@ ND_API nd_tensor *nd_loss_scaler_scale(const nd_loss_scaler *scaler,
 /// would vanish here; parameters of f32 and nd_autocast compute as much in f16.
 ND_API nd_status nd_loss_scaler_unscale(nd_loss_scaler *scaler, nd_optimizer *optimizer);
 /// nd_optimizer_step() with divided gradients, unless one of them is not finite: then the step is
-/// left out, and the scale falls. Writes whether it was made to `ret_stepped` (may be NULL).
+/// left out, and the scale falls, to 2^-126 at least. Writes whether it was made to `ret_stepped` (may be NULL).
 ND_API nd_status nd_loss_scaler_step(nd_loss_scaler *scaler, nd_optimizer *optimizer,
                                      bool *ret_stepped);
 /// What losses are multiplied with now; 0 for NULL.

@@ -33,7 +33,7 @@ nd_status nd__seam_publish(const char *operation, nd_object *object) {
 }
 
 void nd__seam_unlink(nd_object *object) {
-    nd__member_unlink(object);
+    nd__member_unlink_dead(object);
 }
 
 void nd__seam_destroy_list(nd_object *list) {

@@ -69,6 +69,11 @@ static bool held_by_program(const census_object *object) {
     return nd__census_handles(object) > 0 || object->dying;
 }
 
+/// Whether an edge to x comes from what the program reaches without x; its own edges do not.
+static bool is_held(const holders *self, uint32_t from) {
+    return from != self->x && self->from_program.by[from] != NOT_REACHED;
+}
+
 static bool find_holders(holders *self) {
     size_t count = self->graph.count;
     self->memory = nd__alloc(3 * (count + 1) * sizeof *self->memory);
@@ -132,7 +137,7 @@ static void write_path(FILE *stream, const holders *self, const walk *walk, uint
 static void write_edge(FILE *stream, const holders *self, uint32_t edge) {
     uint32_t from = self->graph.edges[edge].from;
     fputs("  ", stream);
-    if (self->from_program.by[from] != NOT_REACHED) {
+    if (is_held(self, from)) {
         write_path(stream, self, &self->from_program, edge);
     } else if (self->from_x.by[from] != NOT_REACHED) {
         fputs("cycle: ", stream);
@@ -179,7 +184,7 @@ static void count_holders(const holders *self, nd_holders *result) {
     for (size_t i = 0; i < self->graph.edge_count; i++) {
         if (self->graph.edges[i].to != self->x)
             continue;
-        if (self->from_program.by[self->graph.edges[i].from] != NOT_REACHED)
+        if (is_held(self, self->graph.edges[i].from))
             result->held_edges++;
         else
             result->cycle_edges++;

@@ -55,8 +55,12 @@ static void free_unlinked(nd_object *object) {
     // Others keep their name, for who uses them dead; it goes when the block is used again.
     if ((flags & ND__NAMED) && (type->flags & ND__TYPE_MANAGER))
         nd__name_remove(object);
-    if (type->destroy && !(flags & ND__CLOSED))
+    if (type->destroy && !(flags & ND__CLOSED)) {
+        // A program's may close the object, which nobody else knows any more: that is under way.
+        if (flags & ND__USER)
+            nd__atomic_store(&object->flags, flags | ND__CLOSING, relaxed);
         destroy(object, flags);
+    }
     // The destroy of a manager has recycled its memory: it may be another one already.
     if (recycled)
         return;
@@ -99,14 +103,13 @@ void nd__destroy_finalize(nd_object *object) {
 
 /// Runs the finalizer of an object whose count just reached zero. True when it revived the object.
 static bool finalize_dead(nd_object *object) {
+    nd__member_return(object); // where it died as part of a longer chain
     if (!nd__destroy_claim_finalizer(object))
         return false;
     ND__UNCANCELLED;
     nd__atomic_add_relaxed(&object->word, ND__RETAIN_STEP);
     nd__destroy_finalize(object);
-    // One that died as part of a longer chain has left its manager already: should it live on, it
-    // does so at the root.
-    nd__member_reattach(object);
+    nd__member_reattach(object); // where it was in no manager
     uint32_t count = (uint32_t)nd__atomic_subtract(&object->word, 1);
     return count != 1 && !(count > ND__COUNT_LIMIT && nd__object_released_beyond(object, count));
 }
@@ -333,7 +336,7 @@ void nd__destroy_end(nd_thread *thread, bool outermost) {
 /// Puts an object whose count is zero on the thread's list of the dead. Its `next` is in use while
 /// it is still in a manager's list, so it leaves that first.
 static void add_dead(nd_thread *thread, nd_object *object) {
-    nd__member_unlink(object);
+    nd__member_unlink_dead(object);
     object->next = thread->dead;
     thread->dead = object;
 }

@@ -8,6 +8,7 @@
 #include "lib/manager/gather.h"
 #include "lib/base/alloc.h"
 #include "lib/base/atomics.h"
+#include "lib/base/seam.h"
 #include "lib/manager/charge.h"
 #include "lib/manager/manager.h"
 #include "lib/manager/shard.h"
@@ -42,7 +43,7 @@ static void gather_shard(nd_shard *from, nd_manager *manager, nd_manager *top, u
 
 bool nd__gather_objects(const nd__manager_array *managers) {
     nd_manager *top = managers->items[0];
-    bytes_of_kinds *passed = nd__alloc_zeroed(managers->count * sizeof *passed);
+    bytes_of_kinds *passed = nd__seam_alloc_zeroed(managers->count * sizeof *passed);
     if (!passed)
         return false;
     size_t above = managers->count - 1; // the parents lie in the order of their children

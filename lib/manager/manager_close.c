@@ -243,7 +243,7 @@ nd_status nd_manager_close(nd_manager *manager, nd_close_report *ret_report) {
 /// when out of memory.
 static bool retain_all(nd_manager *manager, nd_object ***ret_objects, size_t *ret_count) {
     size_t capacity = nd__shard_total(manager).live + 64;
-    nd_object **objects = nd__alloc(capacity * sizeof *objects);
+    nd_object **objects = nd__seam_alloc(capacity * sizeof *objects);
     if (!objects)
         return false;
     size_t count = 0;

@@ -188,6 +188,60 @@ void nd__member_unlink(nd_object *object) {
         nd__origin_forget(object);
 }
 
+/// Where it came from is of no use any more.
+static void forget_origin(nd_object *object) {
+    if (nd__object_flags(object) & ND__TEMP)
+        nd__origin_forget(object);
+    nd__atomic_clear_flags(&object->flags, ND__TEMP);
+}
+
+void nd__member_unlink_dead(nd_object *object) {
+    if (!object->type->finalize || (nd__object_flags(object) & ND__FINALIZED)) {
+        nd__member_unlink(object);
+        return;
+    }
+    // Types with finalizers are programs' own, and have no account.
+    nd_shard *shard = nd__shard_lock_of(object);
+    if (!shard)
+        return;
+    nd_manager *home = shard->manager;
+    while (home != &nd__manager_root && !nd__object_try_retain(&home->header))
+        home = home->parent;
+    const bool away = home != shard->manager;
+    nd__member_leave(shard, object, nd__object_flags(object));
+    if (away)
+        shard->count.departed++;
+    else
+        shard->count.freed++; // so far
+    nd__atomic_store(&object->shard, NULL, release);
+    nd__lock_release(&shard->lock);
+    if (away)
+        forget_origin(object);
+    object->previous = &home->header;
+    nd__atomic_set_flags(&object->flags, away ? ND__HOMED | ND__MOVED : ND__HOMED);
+}
+
+void nd__member_return(nd_object *object) {
+    const uint32_t flags = nd__object_flags(object);
+    if (!(flags & ND__HOMED))
+        return;
+    nd_manager *home = (nd_manager *)object->previous;
+    nd__atomic_clear_flags(&object->flags, ND__HOMED | ND__MOVED);
+    nd_shard *shard = nd__shard_lock_to_fill(home);
+    if (!nd__manager_open(home))
+        shard = lock_to_fill_above(shard, home);
+    if (shard->manager != home)
+        forget_origin(object);
+    nd__member_enter(shard, object, nd__object_flags(object));
+    if ((flags & ND__MOVED) || shard->manager != home)
+        shard->count.arrived++;
+    else
+        shard->count.freed--;
+    nd__lock_release(&shard->lock);
+    if (home != &nd__manager_root)
+        nd_object_release(home);
+}
+
 /// Whether a piece of garbage in `shard` is tracked, capped, and charged for nothing, as most is.
 static inline bool is_usual_garbage(const nd_shard *shard, const nd_object *object) {
     return nd__object_shard(object) == shard &&

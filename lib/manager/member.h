@@ -129,11 +129,17 @@ void nd__member_make_revivable(nd_object *object);
 
 /// Takes a dead object out of its manager: list, counters, bytes. No-op when it is in none.
 void nd__member_unlink(nd_object *object);
-/// The same for garbage that this thread frees; a lock is taken once for a run of it in one
+/// The same for what goes onto a list of the dead, whose links it needs. One whose finalizer is still to
+/// run is dead only when that has been: it keeps hold of its manager, or of the
+/// nearest one above it that is not about to close, for nd__member_return.
+void nd__member_unlink_dead(nd_object *object);
+/// Puts it back there, or into the nearest open ancestor, so that its finalizer finds it where it
+/// lived. No-op for all others.
+void nd__member_return(nd_object *object);
+/// As nd__member_unlink for garbage that this thread frees; a lock is taken once for a run of it in one
 /// manager.
 void nd__member_unlink_garbage(nd_object *const *objects, size_t count);
-/// Attaches an object that was unlinked and then revived to the root. No-op when it is in a
-/// manager.
+/// Attaches an object that was in no manager and was revived to the root. No-op when it is in one.
 void nd__member_reattach(nd_object *object);
 /// The object gives up its bytes (close): accounts of its manager and ancestors go down.
 void nd__member_close_account(nd_object *object);

@@ -39,7 +39,8 @@ static nd_status check_request(const char *name, attention_data *data,
         return status;
     if (data->size < 1 || data->size > INT64_MAX / PARTS || data->heads < 1 ||
         data->size % data->heads != 0)
-        return nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: size %lld in %lld heads", name,
+        return nd__error(ND_ERROR_INVALID_ARGUMENT,
+                         "%s: size %lld does not divide into %lld heads of equal size", name,
                          (long long)data->size, (long long)data->heads);
     if (!isfinite(data->options.scale))
         return nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: scale is %g and must be finite", name,

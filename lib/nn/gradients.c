@@ -32,14 +32,31 @@ static nd_status sum_of_squares(const char *operation, const nd_tensor *grad, nd
     return status;
 }
 
+/// The norm of what has no squares in f64: times its largest magnitude that of what is divided by it.
+static nd_status norm_of_far(const char *operation, const nd_tensor *grad, double *ret_norm) {
+    nd_auto nd_tensor *wide = nd_cast(grad, ND_F64);
+    nd_auto nd_tensor *magnitude = nd_abs(wide);
+    nd_auto nd_tensor *largest = nd_max(magnitude, 0, NULL, false);
+    double most = 0, sum = 0;
+    nd_status status =
+        largest ? nd__copy_to_host(operation, largest, &most) : nd_error_get_status();
+    *ret_norm = most;
+    if (status != ND_OK || !isfinite(most) || most == 0)
+        return status;
+    nd_auto nd_tensor *near = nd_div_scalar(wide, most);
+    status = near ? sum_of_squares(operation, near, ND_F64, &sum) : nd_error_get_status();
+    *ret_norm = most * sqrt(sum);
+    return status;
+}
+
 nd_status nd__gradients_norm(const char *operation, nd_tensor *const *parameters, size_t count,
                              double *ret_norm) {
-    double total = 0;
+    double total = 0, far = 0;
     nd_status status = ND_OK;
     nd_grad_block block = nd__grad_block_begin(false);
     for (size_t i = 0; status == ND_OK && i < count; i++) {
         const nd_tensor *grad = parameters[i]->grad;
-        double sum = 0;
+        double sum = 0, norm = 0;
         if (!grad)
             continue;
         status = nd__tensor_check_operand(operation, "a gradient", grad);
@@ -51,11 +68,18 @@ nd_status nd__gradients_norm(const char *operation, nd_tensor *const *parameters
         // Squares leave the range of f32 long before the numbers do.
         if (status == ND_OK && dtype == ND_F32 && (!isfinite(sum) || sum < 1e-30))
             status = sum_of_squares(operation, grad, ND_F64, &sum);
+        // And of f64.
+        if (status == ND_OK && dtype == ND_F64 && grad->numel > 0 &&
+            (!isfinite(sum) || sum < 1e-280)) {
+            status = norm_of_far(operation, grad, &norm);
+            sum = 0;
+        }
         total += sum;
+        far = hypot(far, norm);
     }
     nd__grad_block_end(&block);
     if (status == ND_OK)
-        *ret_norm = sqrt(total);
+        *ret_norm = far > 0 || isnan(far) ? hypot(sqrt(total), far) : sqrt(total);
     return status;
 }
 

@@ -21,14 +21,15 @@ nd_loss_scaler *nd_loss_scaler_new(const nd_loss_scaler_options *options) {
     if (nd__versioned_read(operation, "ND_LOSS_SCALER_OPTIONS_INIT", options, &chosen,
                            sizeof chosen) != ND_OK)
         return NULL;
-    if (!(chosen.scale > 0) || isinf(chosen.scale) || !(chosen.growth >= 1) ||
+    if (!(chosen.scale >= ND__LEAST_SCALE) || isinf(chosen.scale) || !(chosen.growth >= 1) ||
         isinf(chosen.growth) || !(chosen.backoff > 0 && chosen.backoff < 1) ||
         chosen.interval < 1) {
-        nd__error(ND_ERROR_INVALID_ARGUMENT,
-                  "%s: scale is %g, growth %g, backoff %g, interval %lld; they must be above 0, at "
-                  "least 1, between 0 and 1, and at least 1",
-                  operation, chosen.scale, chosen.growth, chosen.backoff,
-                  (long long)chosen.interval);
+        nd__error(
+            ND_ERROR_INVALID_ARGUMENT,
+            "%s: scale is %g, growth %g, backoff %g, interval %lld; they must be at least %g, "
+            "at least 1, between 0 and 1, and at least 1, and finite",
+            operation, chosen.scale, chosen.growth, chosen.backoff, (long long)chosen.interval,
+            ND__LEAST_SCALE);
         return NULL;
     }
     nd_loss_scaler *scaler = (nd_loss_scaler *)nd__object_new(&loss_scaler_type, sizeof *scaler);
@@ -72,6 +73,9 @@ nd_status nd_loss_scaler_unscale(nd_loss_scaler *scaler, nd_optimizer *optimizer
     status = nd__gradients_norm(operation, parameters, optimizer->count, &norm);
     if (status == ND_OK && isfinite(norm))
         status = nd__gradients_scale(operation, parameters, optimizer->count, 1 / scaler->scale);
+    // Divided by less than 1 a gradient may leave the range.
+    if (status == ND_OK && isfinite(norm) && scaler->scale < 1)
+        status = nd__gradients_norm(operation, parameters, optimizer->count, &norm);
     nd__alloc_free(parameters);
     if (status == ND_OK) {
         scaler->unscaled = true;
@@ -92,7 +96,7 @@ nd_status nd_loss_scaler_step(nd_loss_scaler *scaler, nd_optimizer *optimizer, b
     scaler->unscaled = false;
     scaler->steps = stepped ? scaler->steps + 1 : 0;
     if (!stepped) {
-        scaler->scale *= scaler->options.backoff;
+        scaler->scale = fmax(scaler->scale * scaler->options.backoff, ND__LEAST_SCALE);
     } else if (scaler->steps == scaler->options.interval) {
         const double grown = scaler->scale * scaler->options.growth;
         scaler->scale = isinf((float)grown) ? scaler->scale : grown;

@@ -12,5 +12,8 @@ struct nd_loss_scaler {
     bool is_finite; ///< and what was seen then
 };
 
+/// The least scale there is, that of normal f32: one over it is finite.
+#define ND__LEAST_SCALE 0x1p-126
+
 nd_status nd__loss_scaler_check(const char *operation, const nd_loss_scaler *scaler);
 #endif

@@ -5,6 +5,7 @@
 // that a walk ends.
 #include "lib/nn/module.h"
 #include "lib/base/alloc.h"
+#include "lib/base/cancel.h"
 #include "lib/base/error.h"
 #include "lib/base/versioned.h"
 #include "lib/manager/place.h"
@@ -177,6 +178,7 @@ nd_tensor *nd_module_forward(const nd_module *module, const nd_tensor *x) {
     if (nd__module_check("module_forward", module) != ND_OK ||
         nd__tensor_check_operand(module->type->name, "x", x) != ND_OK)
         return NULL;
+    ND__UNCANCELLED;
     nd_tensor *result = module->type->forward(module, x);
     if (!result && nd_error_get_status() == ND_OK)
         nd__error(ND_ERROR_STATE, "module_forward: forward of %s gave no result and set no error",

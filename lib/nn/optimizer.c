@@ -146,8 +146,13 @@ nd_status nd_optimizer_set_option(nd_optimizer *optimizer, size_t group, nd_opti
     nd_status status = check_group(operation, optimizer, group, option);
     if (status == ND_OK)
         status = nd__optimizer_kinds_check(operation, option, value);
+    if (status != ND_OK)
+        return status;
+    nd_optimizer_group changed = optimizer->groups[group];
+    changed.option[option] = value;
+    status = nd__optimizer_kinds_check_group(operation, &changed);
     if (status == ND_OK)
-        optimizer->groups[group].option[option] = value;
+        optimizer->groups[group] = changed;
     return status;
 }
 
@@ -174,10 +179,15 @@ static nd_status check_group(const char *operation, const nd_optimizer *optimize
     if (status == ND_OK && group >= optimizer->group_count)
         status = nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: group %zu of an optimizer that has %zu",
                            operation, group, optimizer->group_count);
-    if (status == ND_OK && ((unsigned)option >= ND_OPTIMIZER_OPTION_COUNT ||
-                            !(nd__optimizer_infos[optimizer->kind].options & (1u << option))))
-        status = nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: %s has no option %d", operation,
-                           nd__optimizer_infos[optimizer->kind].name, (int)option);
+    if (status != ND_OK)
+        return status;
+    const nd_optimizer_info *info = &nd__optimizer_infos[optimizer->kind];
+    if ((unsigned)option >= ND_OPTIMIZER_OPTION_COUNT)
+        status = nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: there is no option number %d", operation,
+                           (int)option);
+    else if (!(info->options & (1u << option)))
+        status = nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: %s has no option %s", operation,
+                           info->name, nd__optimizer_kinds_option(option));
     return status;
 }
 

@@ -72,18 +72,23 @@ nd_status nd__optimizer_kinds_check(const char *operation, nd_optimizer_option o
                      limit);
 }
 
+nd_status nd__optimizer_kinds_check_group(const char *operation, const nd_optimizer_group *group) {
+    if (group->option[ND_OPTIMIZER_NESTEROV] != 0 && group->option[ND_OPTIMIZER_MOMENTUM] == 0)
+        return nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: nesterov needs a momentum, which is 0",
+                         operation);
+    return ND_OK;
+}
+
 nd_optimizer *nd_sgd(const nd_module *module, const nd_sgd_options *options) {
     nd_sgd_options chosen = ND_SGD_OPTIONS_INIT;
     if (nd__versioned_read("sgd", "ND_SGD_OPTIONS_INIT", options, &chosen, sizeof chosen) != ND_OK)
         return NULL;
-    if (chosen.nesterov && chosen.momentum == 0) {
-        nd__error(ND_ERROR_INVALID_ARGUMENT, "sgd: nesterov needs a momentum, which is 0");
-        return NULL;
-    }
     const nd_optimizer_group group = {{[ND_OPTIMIZER_RATE] = chosen.rate,
                                        [ND_OPTIMIZER_MOMENTUM] = chosen.momentum,
                                        [ND_OPTIMIZER_WEIGHT_DECAY] = chosen.weight_decay,
                                        [ND_OPTIMIZER_NESTEROV] = chosen.nesterov}};
+    if (nd__optimizer_kinds_check_group("sgd", &group) != ND_OK)
+        return NULL;
     return nd__optimizer_new(ND__SGD, module, &group);
 }
 

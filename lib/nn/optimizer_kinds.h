@@ -15,7 +15,9 @@ const char *nd__optimizer_kinds_option(nd_optimizer_option option);
 
 /// Whether an option may have a value.
 bool nd__optimizer_kinds_allow(nd_optimizer_option option, double value);
-/// The same; an error that names it when not.
+/// Whether the options of a group go together.
+nd_status nd__optimizer_kinds_check_group(const char *operation, const nd_optimizer_group *group);
+/// Whether an option may have a value; an error that names it when not.
 nd_status nd__optimizer_kinds_check(const char *operation, nd_optimizer_option option,
                                     double value);
 #endif

@@ -229,9 +229,12 @@ static nd_status get_value(const char *operation, const nd_state *state, const c
     if (status != ND_OK)
         return status;
     const nd_state_part *part = find(state, name);
-    if (!part || part->kind != kind)
-        return nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: the state has no such '%.80s'", operation,
+    if (!part)
+        return nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: the state has no part '%.80s'", operation,
                          name);
+    if (part->kind != kind)
+        return nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: '%.80s' is a part of another kind",
+                         operation, name);
     memcpy(ret_value, &part->value, bytes);
     return ND_OK;
 }

@@ -402,8 +402,8 @@ static nd_status exchange_loss_scaler(nd_state_stream *stream, nd_loss_scaler *s
     double scale = scaler->scale;
     int64_t steps = scaler->steps;
     status = nd__state_stream_numbers(stream, "scale", ND_F64, 1, &scale);
-    if (status == ND_OK && !(scale > 0))
-        status = nd__state_stream_refuse(stream, "scale", "is not above 0");
+    if (status == ND_OK && !(scale >= ND__LEAST_SCALE))
+        status = nd__state_stream_refuse(stream, "scale", "is below the least scale, 2^-126");
     if (status == ND_OK)
         status = nd__state_stream_numbers(stream, "steps", ND_I64, 1, &steps);
     if (status == ND_OK && steps < 0)

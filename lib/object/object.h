@@ -35,6 +35,8 @@ enum {
     ND__LENT = 1u << 12,      ///< its storage keeps what lies in its block (adopt.h)
     ND__ENDED = 1u << 13,     ///< of the object and that storage, one has ended
     ND__SMALL = 1u << 14,     ///< of a user's object: its payload lies in the header's cache line
+    ND__HOMED = 1u << 15,     ///< dead, not finalized: `previous` is the manager it goes back to
+    ND__MOVED = 1u << 16,     ///< and that is another one than it was in
     ND__CLASS_SHIFT = 24, ///< the bits from here on are the class of its block (block.h); constant
 };
 #define ND__CLASS_BITS (~UINT32_C(0) << ND__CLASS_SHIFT)

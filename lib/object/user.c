@@ -1,4 +1,5 @@
 // Objects of programs' own types: a payload behind the header.
+#include "lib/base/cancel.h"
 #include "lib/base/error.h"
 #include "lib/base/seam.h"
 #include "lib/base/versioned.h"
@@ -74,6 +75,7 @@ nd_object *nd_object_new_with(const nd_type *type, size_t size, nd_object_init i
     nd_object *object = new_user(operation, type, size);
     if (!object)
         return NULL;
+    ND__UNCANCELLED;
     nd_status status = init(object, data);
     if (status != ND_OK && nd_error_get_status() != status)
         nd__error(status, "%s: the init of a %s answered %s", operation, type->name,

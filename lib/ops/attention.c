@@ -121,7 +121,8 @@ static nd_status read_options(const nd_tensor *q, const nd_attention_options *gi
     if (status == ND_OK)
         status = nd__dropout_check(name, options.dropout);
     if (status == ND_OK && !isfinite(options.scale))
-        status = nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: a scale of %g", name, options.scale);
+        status = nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: scale is %g and must be finite", name,
+                           options.scale);
     if (status != ND_OK)
         return status;
     double size = (double)q->shape[q->ndim - 1];

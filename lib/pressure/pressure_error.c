@@ -118,7 +118,9 @@ static void consider(holders *all, const nd_accounted *account) {
 static void consider_all(holders *all, nd_manager *manager, nd_device_kind kind) {
     for (nd_shard *shard = nd__shard_first(manager); shard; shard = nd__shard_next(shard)) {
         shard = nd__shard_lock_in(shard, manager);
-        for (int list = 0; list < 2; list++)
+        // Millions of objects without bytes are not looked at, each time that there is no memory.
+        const int lists = shard->count.own_bytes[kind] ? 2 : 0;
+        for (int list = 0; list < lists; list++)
             for (nd_object *object = shard->lists[list].first; object; object = object->next)
                 if ((object->type->flags & ND__TYPE_ACCOUNTED) &&
                     ((const nd_accounted *)object)->kind == kind)
@@ -156,7 +158,9 @@ static void describe_holders(const nd_pressure *pressure, const nd_manager *last
         describe_holder(largest, to);
         largest->bytes = 0;
     }
-    if (!to->used)
+    if (!to->used && nd__account_bytes(last ? last : &nd__manager_root, pressure->kind) == 0)
+        append(to, "none");
+    else if (!to->used)
         append(to, "none of its own, all in other managers");
 }
 
@@ -232,13 +236,16 @@ static nd_status out_of_memory(const nd_pressure *pressure, const char *holders,
     char limit[48] = "without a quota";
     if (quota)
         snprintf(limit, sizeof limit, "of a quota of %llu", (unsigned long long)quota);
-    return nd__error(
-        ND_ERROR_OUT_OF_MEMORY,
-        "%.64s: no memory on %s:%d for %llu bytes; %s; manager \"%s\" and those below it hold "
-        "%llu, %s; largest holders: %s; tried: %s",
-        pressure->operation, nd__kind_name(kind), pressure->index,
-        (unsigned long long)pressure->bytes, device.buffer, pressure->manager->name,
-        (unsigned long long)nd__account_bytes(pressure->manager, kind), limit, holders, tries);
+    char purpose[48] = "to run the kernel"; // how much that wanted is the backend's own business
+    if (pressure->bytes)
+        snprintf(purpose, sizeof purpose, "for %llu bytes", (unsigned long long)pressure->bytes);
+    return nd__error(ND_ERROR_OUT_OF_MEMORY,
+                     "%.64s: no memory on %s:%d %s; %s; manager \"%s\" and those below it hold "
+                     "%llu, %s; largest holders: %s; tried: %s",
+                     pressure->operation, nd__kind_name(kind), pressure->index, purpose,
+                     device.buffer, pressure->manager->name,
+                     (unsigned long long)nd__account_bytes(pressure->manager, kind), limit, holders,
+                     tries);
 }
 
 static nd_status quota_exceeded(const nd_pressure *pressure, const char *holders,

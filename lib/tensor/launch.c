@@ -6,6 +6,7 @@
 #include "lib/device/registry.h"
 #include "lib/object/callback.h"
 #include "lib/pressure/pressure.h"
+#include "lib/pressure/pressure_error.h"
 
 typedef struct repeated_launch {
     nd_pressure pressure;
@@ -19,9 +20,10 @@ static nd_status launch_again(nd_pressure *pressure) {
 
 /// A kernel that found no working memory, once more behind each stage of the ladder, and then in a way
 /// that takes less, where the backend has one. Not one that changes an operand in place, which it may
-/// have begun to do.
+/// have begun to do. *ret_told: the error is set, with what was tried.
 static nd_status launch_under_pressure(const char *operation, nd_device device,
-                                       const nd_kernel_call *call) {
+                                       const nd_kernel_call *call, bool *ret_told) {
+    *ret_told = false;
     for (int i = 1; i < call->noperands; i++)
         if (call->operand[0].data && call->operand[i].data == call->operand[0].data)
             return ND_ERROR_OUT_OF_MEMORY;
@@ -39,9 +41,10 @@ static nd_status launch_under_pressure(const char *operation, nd_device device,
     };
     nd_status status = nd__pressure_walk(&again.pressure, ND_ERROR_OUT_OF_MEMORY);
     const nd_backend *backend = nd__registry_backend(device.kind);
-    return status == ND_ERROR_OUT_OF_MEMORY && backend->launch_sparing
-               ? backend->launch_sparing(device.index, call)
-               : status;
+    if (status == ND_ERROR_OUT_OF_MEMORY && backend->launch_sparing)
+        status = backend->launch_sparing(device.index, call);
+    *ret_told = status == ND_ERROR_OUT_OF_MEMORY;
+    return *ret_told ? nd__pressure_error(&again.pressure, status) : status;
 }
 
 /// The sentence for a kernel that has failed for good.
@@ -70,9 +73,10 @@ nd_status nd__launch_where_supported(const char *operation, nd_device device,
     nd_status status = nd__registry_backend(device.kind)->launch(device.index, call);
     if (__builtin_expect(status == ND_OK, 1))
         return ND_OK;
+    bool told = false;
     if (status == ND_ERROR_OUT_OF_MEMORY)
-        status = launch_under_pressure(operation, device, call);
-    if (status == ND_OK || status == ND_ERROR_UNSUPPORTED)
+        status = launch_under_pressure(operation, device, call, &told);
+    if (status == ND_OK || status == ND_ERROR_UNSUPPORTED || told)
         return status;
     return refused(operation, device, call->operand[call->noperands > 1 ? 1 : 0].dtype, status);
 }

@@ -432,12 +432,154 @@ static void test_G21_what_a_finalizer_hands_out_is_not_garbage_of_another_collec
     close_and_release(m);
 }
 
+static nd_manager *seen_manager;
+static bool seen_attached;
+
+/// As revive_number_0, and asks where it is.
+static void revive_where_it_is(nd_object *self) {
+    revive_number_0(self);
+    nd_manager *manager = nd_get_manager_retained(self);
+    seen_manager = manager; // compared alone
+    nd_release(manager);
+    nd_holders holders = ND_HOLDERS_INIT;
+    seen_attached =
+        nd_get_manager(self) == seen_manager && nd_debug_get_holders(self, NULL, &holders) == ND_OK;
+}
+
+/// How an object with a finalizer dies in the test below.
+typedef enum death { RELEASED, WITH_ITS_LIST, WITH_A_RING, WITH_A_CHAIN, DEATHS } death;
+
+static void die(death how, nd_manager *manager) {
+    nd_object *x = NULL;
+    nd_list *list = NULL, *outer = NULL;
+    nd_with_manager(manager) {
+        x = cell_new_of(&cell_finalized_type, 0, 0);
+        list = nd_list_new();
+        outer = nd_list_new();
+    }
+    if (how != RELEASED)
+        assert_ok(nd_list_append(list, x));
+    if (how == WITH_A_RING)
+        assert_ok(nd_list_append(list, list));
+    if (how == WITH_A_CHAIN)
+        assert_ok(nd_list_append(outer, list));
+    nd_release(x);
+    nd_release(list);
+    nd_release(outer);
+    if (how == WITH_A_RING)
+        assert_ok(nd_gc_collect(manager, NULL));
+}
+
+static void test_G21_who_revives_itself_lives_where_it_died(void **state) {
+    (void)state;
+    for (death how = RELEASED; how < DEATHS; how++) {
+        begin(1);
+        revived = NULL;
+        cell_on_finalize = revive_where_it_is;
+        nd_manager *manager = nd_manager_new(NULL, "m");
+        die(how, manager);
+        assert_non_null(revived);
+        assert_ptr_equal(seen_manager, manager);
+        assert_true(seen_attached || how == WITH_A_RING); // which a collection is looking at
+        assert_ptr_equal(nd_get_manager(revived), manager);
+        nd_manager_stats stats = ND_MANAGER_STATS_INIT;
+        assert_ok(nd_manager_get_stats(manager, &stats));
+        assert_int_equal(stats.live_objects, 1);
+        assert_int_equal(stats.created_objects, 3);
+        assert_int_equal(stats.freed_objects + stats.collected_objects, 2);
+        assert_int_equal(stats.departed_objects, 0);
+        assert_int_equal(stats.arrived_objects, 0);
+        // It dies there, too.
+        assert_ok(nd_manager_dispose(manager, NULL));
+        assert_true(nd_is_closed(revived));
+        assert_int_equal(cell_deaths(0), 1);
+        nd_release(revived);
+        nd_release(manager);
+    }
+}
+
+static nd_manager *closed_in_finalizer;
+
+static void close_and_revive(nd_object *self) {
+    if (cell_of(self)->number == 1) {
+        count_finalized(self);
+        assert_ok(nd_manager_close(closed_in_finalizer, NULL));
+    } else {
+        revive_number_0(self);
+    }
+}
+
+/// Two die together; the finalizer of one closes the manager while the other waits for its own.
+static void test_G21_who_revives_itself_after_its_manager_has_closed(void **state) {
+    (void)state;
+    for (uint32_t first = 0; first < 2; first++) {
+        begin(2);
+        revived = NULL;
+        cell_on_finalize = close_and_revive;
+        nd_manager *outer = nd_manager_new(NULL, "outer"), *inner = nd_manager_new(outer, "inner");
+        closed_in_finalizer = inner;
+        nd_list *list = NULL;
+        nd_with_manager(inner) {
+            list = nd_list_new();
+            for (uint32_t i = 0; i < 2; i++) {
+                nd_object *x = cell_new_of(&cell_finalized_type, i ^ first, 0);
+                assert_ok(nd_list_append(list, x));
+                nd_release(x);
+            }
+        }
+        nd_release(list);
+        assert_non_null(revived);
+        assert_int_equal(cell_deaths(1), 1);
+        assert_ptr_equal(nd_get_manager(revived), outer);
+        nd_manager_stats stats = ND_MANAGER_STATS_INIT;
+        assert_ok(nd_manager_get_stats(outer, &stats));
+        assert_int_equal(stats.live_objects, 1);
+        assert_int_equal(stats.arrived_objects, 2); // the other one when its finalizer had closed
+        assert_ok(nd_debug_check());
+        nd_release(revived);
+        nd_release(inner);
+        nd_release(outer);
+    }
+}
+
+static int times_destroyed;
+
+static void destroy_and_close(nd_object *self) {
+    if (++times_destroyed == 1)
+        assert_ok(nd_close(self));
+}
+
+static const nd_type closing_type = {
+    .size = sizeof(nd_type), .version = 1, .name = "closing", .destroy = destroy_and_close};
+
+static void test_destroy_that_closes_its_object_runs_once(void **state) {
+    (void)state;
+    for (int how = 0; how < 3; how++) {
+        times_destroyed = 0;
+        nd_object *x = nd_object_new(&closing_type, 16);
+        if (how == 1) {
+            assert_ok(nd_close(x));
+        } else if (how == 2) {
+            nd_list *ring = nd_list_new();
+            assert_ok(nd_list_append(ring, x));
+            assert_ok(nd_list_append(ring, ring));
+            nd_release(ring);
+        }
+        nd_release(x);
+        assert_ok(nd_gc_collect(NULL, NULL));
+        assert_int_equal(times_destroyed, 1);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_G20_finalizer_in_a_cycle_runs_once),
         ND_TEST(test_G20_finalizer_of_an_acyclic_object_runs_once),
         ND_TEST(test_G21_revived_object_and_all_it_reaches_live),
         ND_TEST(test_G21_acyclic_object_revives_itself),
+        ND_TEST(test_G21_who_revives_itself_lives_where_it_died),
+        ND_TEST(test_G21_who_revives_itself_after_its_manager_has_closed),
+        ND_TEST(test_destroy_that_closes_its_object_runs_once),
         ND_TEST(test_G22_members_are_finalized_in_the_order_they_were_made),
         ND_TEST(test_G23_finalizer_that_allocates_until_a_threshold_would_collect),
         ND_TEST(test_G24_finalizer_that_makes_a_new_cycle),

@@ -98,6 +98,25 @@ static void call_release(void) {
     nd_release(nd_resource_new("slow", malloc(8), 8, &callbacks));
 }
 
+static nd_status sleep_in_init(nd_object *self, void *data) {
+    (void)self, (void)data;
+    sleep_briefly();
+    return ND_OK;
+}
+
+static nd_tensor *sleep_in_forward(const nd_tensor *input) {
+    sleep_briefly();
+    return nd_retain(input);
+}
+
+/// Code of the program's that makes objects and runs models.
+static void call_program(void) {
+    nd_release(nd_object_new_with(&slow_type, 8, sleep_in_init, NULL));
+    nd_module *module = nd_function_module(sleep_in_forward);
+    nd_release(nd_module_forward(module, images));
+    nd_release(module);
+}
+
 /// The first of the process asks the system how much of them is to be kept.
 static void call_large_release(void) {
     nd_release(nd_ones(ND_SHAPE(1 << 24), ND_F32));
@@ -220,6 +239,7 @@ static void test_F34_cancelled_inside_every_call_that_may_wait(void **state) {
         {"close", call_close},
         {"dispose", call_dispose},
         {"release", call_release},
+        {"program", call_program},
         {"files", call_save_and_load},
         {"dataset", call_dataset},
         {"device", call_device},

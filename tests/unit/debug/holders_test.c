@@ -264,11 +264,29 @@ static void test_beside_running_threads(void **state) {
     cell_end();
 }
 
+static void test_edge_to_itself_is_a_cycle(void **state) {
+    (void)state;
+    nd_list *a = nd_list_new(), *b = nd_list_new();
+    assert_ok(nd_list_append(a, a));
+    assert_ok(nd_list_append(b, a));
+    written out = {0};
+    nd_holders result = holders_of(a, &out);
+    assert_int_equal(result.edges, 2);
+    assert_int_equal(result.held_edges, 1);
+    assert_int_equal(result.cycle_edges, 1);
+    assert_contains(written_text(&out), "  cycle: list -item-> list\n");
+    written_free(&out);
+    assert_ok(nd_close(a));
+    nd_release(a);
+    nd_release(b);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_variables_are_handles),
         ND_TEST(test_path_from_what_the_program_holds),
         ND_TEST(test_cycle_is_told_from_a_holder),
+        ND_TEST(test_edge_to_itself_is_a_cycle),
         ND_TEST(test_behind_a_cycle),
         ND_TEST(test_long_path_is_cut_in_the_middle),
         ND_TEST(test_manager_is_held_by_its_children),

@@ -395,7 +395,7 @@ static void test_giving_up_says_what_there_is_and_what_was_tried(void **state) {
         nd_error_get_message(),
         "empty: no memory on fake:1 for 64 bytes; 0 fake bytes are live, 77 cached, the limit is "
         "4096; manager \"batches\" and those below it hold 0, of a quota of 1000; largest holders: "
-        "none of its own, all in other managers; tried: finished frees taken back (10 bytes), "
+        "none; tried: finished frees taken back (10 bytes), "
         "caches trimmed (200 bytes), cycles collected (5000 bytes), 2 callbacks asked (0 bytes), "
         "device waited for (10 bytes)");
     assert_string_equal(events, "aratafartacartacartawrarta");
@@ -462,7 +462,7 @@ static void test_a_quota_refuses_before_the_device_is_asked(void **state) {
     assert_string_equal(events, "");
     assert_string_equal(nd_error_get_message(),
                         "empty: 60 fake bytes do not fit into manager \"small\": quota 59, live "
-                        "0; largest holders: none of its own, all in other managers; tried: "
+                        "0; largest holders: none; tried: "
                         "nothing, as the collector is off and no callback is set");
     nd_release(manager);
 }

@@ -163,11 +163,13 @@ static void test_attention_modules_refuse(void **state) {
     nd_key key = nd_key_new(1);
     nd_attention_options options = ND_ATTENTION_OPTIONS_INIT;
     assert_null(nd_attention_module(key, 6, 4, true, NULL));
-    assert_failed(ND_ERROR_INVALID_ARGUMENT, "attention_module: size 6 in 4 heads");
+    assert_failed(ND_ERROR_INVALID_ARGUMENT,
+                  "attention_module: size 6 does not divide into 4 heads");
     assert_null(nd_attention_module(key, 0, 1, true, NULL));
     assert_failed(ND_ERROR_INVALID_ARGUMENT, "attention_module: size 0");
     assert_null(nd_attention_module(key, 6, 0, true, NULL));
-    assert_failed(ND_ERROR_INVALID_ARGUMENT, "attention_module: size 6 in 0 heads");
+    assert_failed(ND_ERROR_INVALID_ARGUMENT,
+                  "attention_module: size 6 does not divide into 0 heads");
     assert_null(nd_attention_module(key, INT64_MAX, 1, true, NULL));
     assert_failed(ND_ERROR_INVALID_ARGUMENT, "attention_module: size 9223372036854775807");
     options.dropout = 1.5;

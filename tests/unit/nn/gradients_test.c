@@ -88,6 +88,33 @@ static void test_norms_beyond_the_squares_of_f32(void **state) {
     assert_ptr_equal(nd_get_grad(weight), broken);
 }
 
+static void test_norms_beyond_the_squares_of_f64(void **state) {
+    (void)state;
+    nd_auto nd_module *net = nd_linear_module(nd_key_new(1), 1, 8, true);
+    assert_ok(nd_module_cast(net, ND_F64));
+    nd_auto nd_tensor *bias = nd_retain(nd_module_get_parameter(net, "bias"));
+    const double sizes[] = {1e300, 1e-200, 1e-310, 2};
+    for (int i = 0; i < 4; i++) {
+        nd_auto nd_tensor *grad = nd_full(ND_SHAPE(8), sizes[i], ND_F64);
+        assert_ok(nd_set_grad(bias, grad));
+        double norm;
+        assert_ok(nd_clip_grad_norm(net, sizes[i], &norm));
+        assert_true(fabs(norm / sizes[i] - sqrt(8)) < 1e-9);
+        const double *clipped = nd_get_data(nd_get_grad(bias));
+        assert_true(fabs(clipped[3] / sizes[i] - 1 / sqrt(8)) < 1e-9);
+    }
+    nd_auto nd_tensor *zeros = nd_zeros(ND_SHAPE(8), ND_F64);
+    assert_ok(nd_set_grad(bias, zeros));
+    double norm = 1;
+    assert_ok(nd_clip_grad_norm(net, 0, &norm));
+    assert_true(norm == 0);
+    nd_auto nd_tensor *broken = nd_full(ND_SHAPE(8), INFINITY, ND_F64);
+    assert_ok(nd_set_grad(bias, broken));
+    assert_ok(nd_clip_grad_norm(net, 1, &norm));
+    assert_true(isinf(norm));
+    assert_ptr_equal(nd_get_grad(bias), broken);
+}
+
 /// Two halves of a batch, each loss divided by two, have the gradient of the whole.
 static void test_gradients_accumulate(void **state) {
     (void)state;
@@ -205,6 +232,44 @@ static void test_a_scaled_loss_gives_the_same_steps(void **state) {
     assert_false(stepped);
     assert_true(nd_loss_scaler_get_scale(scaler) == 2048);
     assert_memory_equal(nd_get_data(x), nd_get_data(y), 32 * sizeof(float));
+}
+
+/// Divided by a scale below 1 they may not be finite, though they were before; and the scale does not
+/// fall for ever.
+static void test_a_step_is_left_out_where_divided_gradients_are_not_finite(void **state) {
+    (void)state;
+    nd_auto nd_module *net = nd_linear_module(nd_key_new(1), 4, 3, true);
+    nd_auto nd_optimizer *optimizer = sgd_of(net, 0.1, 0, 0);
+    nd_auto nd_tensor *weight = nd_retain(nd_module_get_parameter(net, "weight"));
+    nd_auto nd_tensor *before = nd_clone(weight);
+    nd_loss_scaler_options options = ND_LOSS_SCALER_OPTIONS_INIT;
+    options.scale = 0.5;
+    nd_auto nd_loss_scaler *scaler = nd_loss_scaler_new(&options);
+    nd_auto nd_tensor *grad = nd_full(ND_SHAPE(3, 4), 3e38, ND_F32);
+    bool stepped = true;
+    assert_ok(nd_set_grad(weight, grad));
+    assert_ok(nd_loss_scaler_step(scaler, optimizer, &stepped));
+    assert_false(stepped);
+    assert_true(nd_loss_scaler_get_scale(scaler) == 0.25);
+    nd_auto nd_tensor *broken = nd_full(ND_SHAPE(3, 4), NAN, ND_F32);
+    for (int i = 0; i < 1200; i++) {
+        assert_ok(nd_set_grad(weight, broken));
+        assert_ok(nd_loss_scaler_step(scaler, optimizer, &stepped));
+        assert_false(stepped);
+    }
+    assert_memory_equal(nd_get_data(weight), nd_get_data(before), 12 * sizeof(float));
+    // One over the least scale is a number still.
+    assert_true(nd_loss_scaler_get_scale(scaler) == 0x1p-126);
+    nd_auto nd_tensor *small = nd_full(ND_SHAPE(3, 4), 0x1p-126, ND_F32);
+    assert_ok(nd_set_grad(weight, small));
+    assert_ok(nd_loss_scaler_step(scaler, optimizer, &stepped));
+    assert_true(stepped);
+    assert_true(fabs((double)((const float *)nd_get_data(weight))[5] + 0.1 -
+                     (double)((const float *)nd_get_data(before))[5]) < 1e-6);
+    options.scale = 0x1p-127;
+    assert_null(nd_loss_scaler_new(&options));
+    assert_int_equal(nd_error_get_status(), ND_ERROR_INVALID_ARGUMENT);
+    nd_error_clear();
 }
 
 /// The error says what to do instead; nothing was divided.
@@ -457,9 +522,11 @@ int main(void) {
         ND_TEST(test_F42_a_refused_update_has_moved_no_average),
         ND_TEST(test_clipping_by_norm_and_by_value),
         ND_TEST(test_norms_beyond_the_squares_of_f32),
+        ND_TEST(test_norms_beyond_the_squares_of_f64),
         ND_TEST(test_gradients_accumulate),
         ND_TEST(test_moving_averages),
         ND_TEST(test_a_scaled_loss_gives_the_same_steps),
+        ND_TEST(test_a_step_is_left_out_where_divided_gradients_are_not_finite),
         ND_TEST(test_parameters_of_f16_are_not_unscaled),
         ND_TEST(test_autocast_computes_products_in_a_half),
         ND_TEST(test_autocast_raises_norms_and_losses),

@@ -168,10 +168,13 @@ static void test_groups_that_are_refused(void **state) {
     assert_failed(ND_ERROR_INVALID_ARGUMENT, "group 1 of an optimizer that has 1");
     assert_int_equal(nd_optimizer_set_option(optimizer, 0, ND_OPTIMIZER_MOMENTUM, 0.5),
                      ND_ERROR_INVALID_ARGUMENT);
-    assert_failed(ND_ERROR_INVALID_ARGUMENT, "adamw has no option");
+    assert_failed(ND_ERROR_INVALID_ARGUMENT, "adamw has no option momentum");
     assert_int_equal(nd_optimizer_set_option(optimizer, 0, ND_OPTIMIZER_BETA1, 1),
                      ND_ERROR_INVALID_ARGUMENT);
     assert_failed(ND_ERROR_INVALID_ARGUMENT, "beta1 is 1");
+    assert_int_equal(nd_optimizer_set_option(optimizer, 0, (nd_optimizer_option)99, 1),
+                     ND_ERROR_INVALID_ARGUMENT);
+    assert_failed(ND_ERROR_INVALID_ARGUMENT, "no option number 99");
     assert_true(isnan(nd_optimizer_get_option(optimizer, 0, ND_OPTIMIZER_ALPHA)));
     assert_failed(ND_ERROR_INVALID_ARGUMENT, "adamw has no option");
     assert_true(isnan(nd_optimizer_get_option(NULL, 0, ND_OPTIMIZER_RATE)));

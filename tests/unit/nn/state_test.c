@@ -524,7 +524,7 @@ static void test_parts_that_are_refused(void **state) {
     assert_failed(ND_ERROR_INVALID_ARGUMENT, "another kind");
     int64_t value = 5;
     assert_int_equal(nd_state_get_i64(it, "step", &value), ND_ERROR_INVALID_ARGUMENT);
-    assert_failed(ND_ERROR_INVALID_ARGUMENT, "no such 'step'");
+    assert_failed(ND_ERROR_INVALID_ARGUMENT, "no part 'step'");
     assert_int_equal(value, 5);
     assert_ok(nd_state_set_i64(it, "step", INT64_MIN));
     assert_ok(nd_state_get_i64(it, "step", &value));

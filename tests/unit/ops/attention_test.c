@@ -338,7 +338,7 @@ static void test_attention_refuses(void **state) {
     options.dropout = 0;
     options.scale = NAN;
     assert_refused(nd_attention(q, q, q, NULL, &options), ND_ERROR_INVALID_ARGUMENT,
-                   "attention: a scale of");
+                   "attention: scale is");
     options.size = 0;
     assert_refused(nd_attention(q, q, q, NULL, &options), ND_ERROR_INVALID_ARGUMENT,
                    "attention: a struct of size 0");
