@@ -108,24 +108,26 @@ static bool is_of_level(const nd__cpu_loops *loops, const char *level) {
     return !loops->name[i] || strcmp(loops->name + i, "_halves") == 0;
 }
 
-/// The best that the machine has of the level that ND_CPU_ISA names; the best of all where it names
-/// none, or one that the machine has not, which is said.
+/// The best that the machine has of a level; of all: NULL.
+static const nd__cpu_loops *best_of(const char *level) {
+    for (size_t i = 0; i < sizeof all_loops / sizeof *all_loops; i++)
+        if (machine_has(all_loops[i]) && (!level || is_of_level(all_loops[i], level)))
+            return all_loops[i];
+    return NULL;
+}
+
+/// Of the level that ND_CPU_ISA names; where it names none, or one that the machine has not, which is
+/// said, the best of all.
 static const nd__cpu_loops *first_choice(void) {
     const char *level = secure_getenv("ND_CPU_ISA");
-    const nd__cpu_loops *best = NULL;
-    for (size_t i = sizeof all_loops / sizeof *all_loops; i-- > 0;)
-        if (machine_has(all_loops[i]))
-            best = all_loops[i];
-    if (!level || !*level)
-        return best;
-    for (size_t i = 0; i < sizeof all_loops / sizeof *all_loops; i++)
-        if (machine_has(all_loops[i]) && is_of_level(all_loops[i], level))
-            return all_loops[i];
+    const nd__cpu_loops *chosen = best_of(level && *level ? level : NULL);
+    if (chosen)
+        return chosen;
     fprintf(stderr,
             "ndarc: ND_CPU_ISA: this machine has no \"%.40s\"; known are baseline, x86-64-v3, "
             "x86-64-v4\n",
             level);
-    return best;
+    return best_of(NULL);
 }
 
 const nd__cpu_loops *nd__cpu_loops_now(void) {

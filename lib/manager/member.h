@@ -130,8 +130,8 @@ void nd__member_make_revivable(nd_object *object);
 /// Takes a dead object out of its manager: list, counters, bytes. No-op when it is in none.
 void nd__member_unlink(nd_object *object);
 /// The same for what goes onto a list of the dead, whose links it needs. One whose finalizer is still to
-/// run is dead only when that has been: it keeps hold of its manager, or of the
-/// nearest one above it that is not about to close, for nd__member_return.
+/// run is dead only when that has been: it keeps hold of its manager, or of the nearest one above it that
+/// is not about to close, for nd__member_return.
 void nd__member_unlink_dead(nd_object *object);
 /// Puts it back there, or into the nearest open ancestor, so that its finalizer finds it where it
 /// lived. No-op for all others.
