@@ -224,6 +224,54 @@ static void test_F03_releasing_and_closing_need_no_memory(void **state) {
     assert_int_equal(cell_total_deaths(), 64);
 }
 
+/// How often it was asked for memory, of which there is enough afterwards.
+static bool find_memory(const nd_memory_pressure *pressure, void *data) {
+    (void)pressure;
+    ++*(int *)data;
+    nd__alloc_should_fail = NULL;
+    return true;
+}
+
+static void test_F03_a_disposal_asks_for_memory(void **state) {
+    (void)state;
+    int asked = 0;
+    nd_memory_callback callback = ND_MEMORY_CALLBACK_INIT;
+    callback.give_up = find_memory;
+    callback.data = &asked;
+    assert_ok(nd_memory_set_callback(nd_manager_get_root(), &callback));
+    bool reached = true;
+    int disposals = 0;
+    // The first is the list of managers, for which the process has a reserve (lib/base/reserve.h).
+    for (int64_t n = 2; reached; n++, disposals++) {
+        cell_begin(4);
+        nd_manager *m = nd_manager_new(NULL, "m"), *child = nd_manager_new(m, "child");
+        assert_handle(child);
+        nd_object *held[4];
+        for (uint32_t i = 0; i < 4; i++)
+            nd_with_manager(i % 2 ? m : child) {
+                held[i] = cell_new(i, 1);
+            }
+        fail_at = -n; // from there on
+        allocations = 0;
+        asked = 0;
+        nd__alloc_should_fail = fail_the_nth;
+        nd_status status = nd_manager_dispose(m, NULL);
+        nd__alloc_should_fail = NULL;
+        reached = allocations >= n;
+        assert_ok(status);
+        assert_int_equal(asked, reached ? 1 : 0);
+        for (uint32_t i = 0; i < 4; i++) {
+            assert_true(nd_is_closed(held[i]));
+            nd_release(held[i]);
+        }
+        assert_int_equal(cell_total_deaths(), 4);
+        nd_release(child);
+        nd_release(m);
+    }
+    assert_ok(nd_memory_set_callback(nd_manager_get_root(), NULL));
+    assert_in_range(disposals, 3, 100); // for the objects of two managers, for what goes up
+}
+
 // ------------------------------------------------------------------------------------- fork, exit
 
 static int exit_status_of(void (*function)(void)) {
@@ -444,6 +492,7 @@ int main(void) {
         ND_TEST(test_F01_every_nth_allocation_of_the_rest_fails),
         ND_TEST(test_F03_memory_stays_exhausted),
         ND_TEST(test_F03_releasing_and_closing_need_no_memory),
+        ND_TEST(test_F03_a_disposal_asks_for_memory),
         ND_TEST(test_F22_fork_then_use),
         ND_TEST(test_F23_release_during_exit),
         ND_TEST(test_F30_null_to_every_function_of_the_core),
