@@ -12,7 +12,8 @@
 // product is computed instead, b^T a^T, for which a and the result are turned round here. Of a second
 // operand whose rows are as far apart it reads up to 384 in turns, unless there are so many rows of
 // the first one that it makes a copy, and loses what it has read where they share places: then one
-// half of them is multiplied after the other.
+// half of them is multiplied after the other. Its code for AVX2 reads more of them so, and columns of
+// the first one: then the portable product, which copies always, is faster.
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/families.h"
 #include "kernels/cpu/onednn.h"
@@ -37,12 +38,11 @@
 
 /// Of columns that lie dense a panel has no more where there are few rows.
 #define MOST_TURNED_COLUMNS 768
-/// Of a transposed product: how many rows there are, the least elements of the second operand, and
-/// how many bytes its columns are a multiple of apart.
+/// Of a transposed product: how many rows there are, and the least elements of the second operand,
+/// whose columns are crowded (onednn.h).
 #define LEAST_TURNED_ROWS 16
 #define MOST_TURNED_ROWS 128
 #define LEAST_TURNED_ELEMENTS ((int64_t)1 << 18)
-#define CROWDED_BYTES 2048
 /// Rows of a second operand that oneDNN reads in turns, how many of them are too many where they are
 /// crowded, and of how many rows of the first one it makes a copy.
 #define ROWS_IN_TURN 384
@@ -179,7 +179,7 @@ static void multiply(const matmul_work *work, nd__product *p, nd__onednn_session
 static bool has_crowded_rows(const matmul_work *work, const nd__product *p) {
     return work->library && work->call->operand[0].dtype == ND_F32 && p->b.column_stride == 1 &&
            p->m < COPIED_ROWS && p->k > MANY_CROWDED_ROWS && p->k <= ROWS_IN_TURN &&
-           p->b.row_stride * (int64_t)sizeof(float) % CROWDED_BYTES == 0;
+           p->b.row_stride * (int64_t)sizeof(float) % ND__CROWDED_BYTES == 0;
 }
 
 static void multiply_halves(const matmul_work *work, const nd__product *p,
@@ -249,7 +249,7 @@ static bool is_worth_turning(const nd__product *p, nd_dtype dtype) {
     return dtype == ND_F32 && p->m >= LEAST_TURNED_ROWS && p->m <= MOST_TURNED_ROWS &&
            p->n * p->k >= LEAST_TURNED_ELEMENTS && 2 * p->m * (p->n + p->k) <= p->n * p->k &&
            p->b.row_stride == 1 && p->b.column_stride >= p->k &&
-           p->b.column_stride * (int64_t)sizeof(float) % CROWDED_BYTES == 0 &&
+           p->b.column_stride * (int64_t)sizeof(float) % ND__CROWDED_BYTES == 0 &&
            p->a.column_stride == 1 && p->out.column_stride == 1;
 }
 
@@ -396,7 +396,8 @@ nd_status nd__cpu_matmul(const nd_kernel_call *call) {
         nd__cpu_parallel(batch, size / 4 + 4, 16, entries, &work);
         return ND_OK;
     }
-    work.library = work.library && !nd__product_is_matvec(&first) && !is_small(&first, dtype);
+    work.library = work.library && !nd__product_is_matvec(&first) && !is_small(&first, dtype) &&
+                   !(dtype == ND_F32 && nd__onednn_is_crowded(&first));
     if (work.library && batch == 1 && run_turned(&work, &first))
         return atomic_load(&work.status);
     bool many = batch >= 4 && size < (int64_t)1 << 22;

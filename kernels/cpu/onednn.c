@@ -18,6 +18,11 @@
 #define LEAST_F32 16384
 #define LEAST_BF16 65536
 #define LEAST_BYTES ((int64_t)1 << 18)
+/// Of a product with crowded lines: how often each is read, and that times their distance. Less is
+/// oneDNN's even so.
+#define LEAST_READS 8
+#define LEAST_READ_ROWS 8192
+#define LEAST_READ_COLUMNS 32768
 
 /// Its variables have oneDNN print, and write files into the folder a program was called in.
 /// Neither is for the caller of a setuid program to ask.
@@ -85,6 +90,19 @@ int64_t nd__onednn_least_bytes(void) {
         return LEAST_BYTES;
 #endif
     return INT64_MAX;
+}
+
+bool nd__onednn_is_crowded(const nd__product *p) {
+    const unsigned avx512 = dnnl_cpu_isa_avx512_core;
+    if (((unsigned)dnnl_get_effective_cpu_isa() & avx512) == avx512 ||
+        nd__cpu_loops_now() == &nd__cpu_loops_baseline)
+        return false;
+    const int64_t crowded = ND__CROWDED_BYTES / (int64_t)sizeof(float);
+    const int64_t rows = p->b.row_stride, columns = p->a.column_stride; // how far apart
+    return (p->b.column_stride == 1 && rows % crowded == 0 && p->m >= LEAST_READS &&
+            p->m * rows >= LEAST_READ_ROWS) ||
+           (p->a.row_stride == 1 && columns % crowded == 0 && p->n >= LEAST_READS &&
+            p->n * columns >= LEAST_READ_COLUMNS);
 }
 
 /// How the operands of a product lie, for oneDNN.
@@ -291,6 +309,10 @@ int64_t nd__onednn_least_product(nd_dtype dtype) {
 }
 int64_t nd__onednn_least_bytes(void) {
     return INT64_MAX;
+}
+bool nd__onednn_is_crowded(const nd__product *product) {
+    (void)product;
+    return false;
 }
 bool nd__onednn_product(const nd__product *product, nd_dtype dtype, nd__onednn_session *session) {
     (void)product;

@@ -45,6 +45,12 @@ int64_t nd__onednn_least_product(nd_dtype dtype);
 /// The same of 8-bit integers that are added up in 32.
 int64_t nd__onednn_least_bytes(void);
 
+/// Lines a multiple of so many bytes apart share few places of the nearest cache.
+#define ND__CROWDED_BYTES 2048
+/// Whether oneDNN reads so many lines that share places of a cache, across them and without a copy, that
+/// it computes a product of f32 at half its rate or less, and the loops do not.
+bool nd__onednn_is_crowded(const nd__product *product);
+
 /// Products on this thread, one after the other: those of one kind are entered and left once. Begins
 /// with `open` false.
 typedef struct nd__onednn_session {
