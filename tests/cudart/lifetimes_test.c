@@ -196,9 +196,11 @@ static int fork_with_work_queued(void) {
         nd_tensor *x = queue_work(10);
         pid_t child = fork();
         if (child == 0) {
+            bool told = !nd_add(x, x) && nd_error_get_status() == ND_ERROR_DEVICE &&
+                        strstr(nd_error_get_message(), "stayed in the parent process");
             nd_release(x);
             nd_tensor *made = full_on(cpu, 10, 1); // the host goes on
-            bool right = made && nd_get_device_count(ND_CUDA) == 0 && !nd_to(made, cuda(0));
+            bool right = told && made && nd_get_device_count(ND_CUDA) == 0 && !nd_to(made, cuda(0));
             nd_release(made);
             if (way == 0)
                 _exit(right ? 0 : 1);
@@ -232,6 +234,55 @@ static int exit_with_work_queued(void) {
         nd_release(kept);
     }
     return until_exit ? 0 : 1;
+}
+
+/// A sum on one device of what another has computed.
+static int read_what_came_from_another(void) {
+    nd_auto nd_tensor *x = full_on(cuda(0), 100, 3);
+    nd_auto nd_tensor *twice = x ? nd_add(x, x) : NULL;
+    nd_auto nd_tensor *there = twice ? nd_to(twice, cuda(1)) : NULL;
+    nd_auto nd_tensor *sum = there ? nd_sum(there, 0, NULL, false) : NULL;
+    for (int i = 0; sum && i < 2; i++) {
+        nd_error_clear();
+        const double value = nd_get_item(sum);
+        if (nd_error_get_status() == ND_OK && value != 600)
+            return 1;
+    }
+    return 0;
+}
+
+static void test_C08_what_came_from_a_lost_device_is_right_or_an_error(void **state) {
+    (void)state;
+    char said[8192], number[32];
+    for (int seed = 0; seed < SEEDS; seed++)
+        for (int step = 1; step < 16; step++) {
+            snprintf(number, sizeof number, "%d", seed);
+            setenv("ND_CUDART_SEED", number, 1);
+            snprintf(number, sizeof number, "%d", step);
+            setenv("ND_CUDART_LOSE", number, 1);
+            if (run_role("read_what_came_from_another", said, sizeof said) != 0)
+                fail_msg("seed %d, step %d: %s", seed, step, said);
+        }
+    unsetenv("ND_CUDART_SEED");
+    unsetenv("ND_CUDART_LOSE");
+}
+
+static void test_an_index_out_of_range_is_told_where_its_result_is_read(void **state) {
+    (void)state;
+    for (uint64_t seed = 0; seed < SEEDS; seed++) {
+        cudart_set_seed(seed);
+        const int64_t wrong[] = {0, 99};
+        nd_auto nd_tensor *x = full_on(cuda(0), 3, 2);
+        nd_auto nd_tensor *indices = nd_from_data(wrong, ND_SHAPE(2), ND_I64);
+        nd_auto nd_tensor *here = nd_to(indices, cuda(0));
+        nd_auto nd_tensor *taken = nd_take(x, here, 0);
+        nd_auto nd_tensor *there = nd_to(taken, cuda(1));
+        assert_handle(there);
+        float read[2];
+        assert_int_equal(nd_copy_to_host(there, read, sizeof read), ND_ERROR_INVALID_ARGUMENT);
+        assert_ok(nd_copy_to_host(there, read, sizeof read)); // it has been told
+        assert_ok(nd_synchronize(cuda(0)));
+    }
 }
 
 static void test_C11_fork_and_exit_with_work_queued(void **state) {
@@ -330,6 +381,7 @@ static void test_C12_copies_both_ways_through_one_block(void **state) {
 
 static const role roles[] = {
     {"ask_a_lost_device", ask_a_lost_device},
+    {"read_what_came_from_another", read_what_came_from_another},
     {"fork_with_work_queued", fork_with_work_queued},
     {"exit_with_work_queued", exit_with_work_queued},
     {NULL, NULL},
@@ -344,6 +396,8 @@ int main(int argc, char **argv) {
         ND_TEST(test_C01_release_of_a_graph_with_its_gradients_queued),
         ND_TEST(test_C07_each_error_that_passes_of_each_call),
         ND_TEST(test_C08_a_lost_device_answers_everything),
+        ND_TEST(test_C08_what_came_from_a_lost_device_is_right_or_an_error),
+        ND_TEST(test_an_index_out_of_range_is_told_where_its_result_is_read),
         ND_TEST(test_C11_fork_and_exit_with_work_queued),
         ND_TEST(test_C12_copies_of_host_memory_that_ends_behind_the_call),
         ND_TEST(test_C12_copies_both_ways_through_one_block),

@@ -294,7 +294,8 @@ static void note_touch(cudart_region *region, const cudart_step *step, bool writ
         cudart_touch *other = &region->touched[i];
         if (other->point.stream == step->point.stream && other->write == write)
             mine = other;
-        if (cudart.races && (write || other->write) && !is_before(other->point, step)) {
+        if (cudart.races && (write || other->write) && !is_before(other->point, step) &&
+            region->device->failed == cudaSuccess) {
             cudart_print_stack("touched before by what was queued at", &other->issued_at);
             cudart_abort(region->block,
                          "two streams touch a block, one of them writes, and no event is "
@@ -313,16 +314,20 @@ static void note_touch(cudart_region *region, const cudart_step *step, bool writ
 /// not.
 static bool open_region(cudart_region *region, const char *address, bool write) {
     const cudart_step *step = cudart.running;
+    // What a device that has failed was to allocate and free is not done, nor does work of others wait
+    // for it.
+    const bool lost = region->device->failed != cudaSuccess;
     cudart_block *block = alive_in(region);
-    if (!block)
+    if (!block && !lost)
         report_absent(region);
+    block = block ? block : region->block;
     if (address >= region->base + region->mapped)
         cudart_abort(block, "work ran over the end of a block");
     cudart_device *device = step->point.stream->device;
     if (step->kind != CUDART_COPY && region->device != device &&
         !device->peers[region->device->ordinal])
         return false;
-    if (!is_before(block->made, step))
+    if (!lost && !is_before(block->made, step))
         cudart_abort(block,
                      "a block is used on another stream than its allocation's, and no event is "
                      "between them");

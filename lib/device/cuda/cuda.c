@@ -13,6 +13,7 @@
 #include "lib/device/cuda/cuda_graph.h"
 #include "lib/device/cuda/cuda_kept.h"
 #include "lib/device/cuda/cuda_memory.h"
+#include "lib/device/cuda/cuda_peer.h"
 #include "lib/device/cuda/cuda_stream.h"
 #include "lib/device/cuda/library.h"
 #include "lib/device/cuda/order.h"
@@ -253,8 +254,7 @@ static void cuda_release(int index, void *pointer, size_t bytes) {
 // ------------------------------------------------------------------------------------------------
 // copies and waiting
 
-/// Whether an error of work that was queued stays with the device.
-static bool is_final(cudaError_t error) {
+bool nd__cuda_is_final(cudaError_t error) {
     switch (error) {
     case cudaErrorECCUncorrectable:
     case cudaErrorNvlinkUncorrectable:
@@ -286,13 +286,12 @@ static nd_status empty_stream(nd_cuda_stream *stream) {
     }
     if (error == cudaSuccess)
         nd__order_done(stream, queued);
-    else if (is_final(error))
+    else if (nd__cuda_is_final(error))
         atomic_store(&stream->device->failed, true);
     return status;
 }
 
-/// What the work that was waited for made of its data.
-static nd_status data_status(nd_cuda_device *device) {
+nd_status nd__cuda_data_status(nd_cuda_device *device) {
     if (__atomic_load_n(device->out_of_range, __ATOMIC_ACQUIRE) == 0)
         return ND_OK;
     return __atomic_exchange_n(device->out_of_range, 0, __ATOMIC_ACQ_REL)
@@ -303,7 +302,9 @@ static nd_status data_status(nd_cuda_device *device) {
 /// Waits for a stream and says what its work made of its data.
 nd_status nd__cuda_wait_for(nd_cuda_stream *stream) {
     nd_status status = empty_stream(stream);
-    return status == ND_OK ? data_status(stream->device) : status;
+    if (status == ND_OK)
+        status = nd__cuda_data_status(stream->device);
+    return status == ND_OK ? nd__cuda_peer_status(stream->device) : status;
 }
 
 static nd_status cuda_copy_from_host(int index, void *destination, const void *source,
@@ -354,34 +355,6 @@ static nd_status cuda_copy_to_host(int index, void *destination, const void *sou
     return status == ND_OK ? nd__cuda_wait_for(stream) : status;
 }
 
-/// By a stream of the destination's device. The driver goes through the host where one device
-/// cannot reach the other.
-static nd_status cuda_copy_peer(int index, void *destination, int source_index, const void *source,
-                                size_t bytes) {
-    ND__UNCANCELLED;
-    nd_cuda_device *device, *from;
-    ND__CUDA_CALLER caller = {.ordinal = -1}, between = {.ordinal = -1};
-    nd_status status = nd__cuda_enter_uncaptured(index, &device, &caller);
-    if (status == ND_OK)
-        status = nd__cuda_stream_several(device);
-    if (status == ND_OK)
-        status = nd__cuda_enter(source_index, &from, &between);
-    if (status == ND_OK)
-        status = nd__cuda_stream_several(from);
-    nd__cuda_leave(&between);
-    if (status != ND_OK)
-        return status;
-    nd_cuda_stream *stream = nd__cuda_stream_now(device);
-    const nd_cuda_access accesses[] = {{destination, true}, {source, false}};
-    status = nd__order_before(stream, 2, accesses);
-    if (status != ND_OK)
-        return status;
-    status = nd__cuda_status(cudaMemcpyPeerAsync(destination, device->ordinal, source,
-                                                 from->ordinal, bytes, stream->handle));
-    nd__order_after(stream, 2, accesses);
-    return status;
-}
-
 /// Every stream, that of releases last: it waits for the others.
 static nd_status cuda_synchronize(int index) {
     ND__UNCANCELLED;
@@ -395,7 +368,9 @@ static nd_status cuda_synchronize(int index) {
             nd_status waited = empty_stream(&device->streams[place]);
             status = status == ND_OK ? waited : status;
         }
-    return status == ND_OK ? data_status(device) : status;
+    if (status == ND_OK)
+        status = nd__cuda_data_status(device);
+    return status == ND_OK ? nd__cuda_peer_status(device) : status;
 }
 
 // ------------------------------------------------------------------------------------------------
@@ -522,7 +497,7 @@ const nd_backend nd__cuda_backend = {
     .launch = cuda_launch,
     .launch_chains = cuda_launch_chains,
     .call = cuda_call,
-    .copy_peer = cuda_copy_peer,
+    .copy_peer = nd__cuda_peer_copy,
     .streams = &nd__cuda_stream_functions,
     .graphs = &nd__cuda_graph_functions,
     .memory = &nd__cuda_memory_functions,

@@ -62,7 +62,8 @@ typedef struct nd_cuda_device {
     int index;            ///< ndarc's number
     pthread_mutex_t lock; ///< of the first use, and of which streams are taken
     _Atomic bool ready;
-    _Atomic bool failed; ///< for good: who waited for it was told
+    _Atomic bool failed;      ///< for good: who waited for it was told
+    _Atomic uint32_t sources; ///< cuda_peer.c: devices that it has data from, a bit for each
     nd_cuda_stream streams[ND__CUDA_STREAMS];
     nd_cuda_stream capturing
         [ND__CUDA_STREAMS];    ///< on which a thread captures what it does on those of `streams`;
@@ -108,6 +109,10 @@ nd_status nd__cuda_enter_uncaptured(int index, nd_cuda_device **ret_device,
                                     nd_cuda_caller *ret_caller);
 void nd__cuda_leave(nd_cuda_caller *caller);
 
+/// Whether an error of work that was queued stays with the device.
+bool nd__cuda_is_final(cudaError_t error);
+/// What the work that was waited for made of its data: told once.
+nd_status nd__cuda_data_status(nd_cuda_device *device);
 /// Waits for a stream and says what its work made of its data.
 nd_status nd__cuda_wait_for(nd_cuda_stream *stream);
 
