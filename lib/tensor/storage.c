@@ -119,7 +119,10 @@ nd_storage *nd__storage_new(const char *operation, nd_manager *manager, nd_devic
     }
     nd_memory_request request = request_for(operation, manager, device, bytes);
     void *data;
-    if (nd__ladder_alloc(&request, &data) != ND_OK)
+    nd_status status = nd__ladder_alloc(&request, &data);
+    if (status == ND_ERROR_DEVICE) // which may have a reason that the ladder does not know
+        (void)nd__registry_device_check(operation, device);
+    if (status != ND_OK)
         return NULL;
     nd_storage *storage = new_storage(device, bytes);
     if (!storage) {
