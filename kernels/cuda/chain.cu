@@ -286,6 +286,8 @@ static nd_status run_chains(const nd_cuda_queue *queue, size_t count, const nd_c
             body.chain[i].end_block = blocks;
         }
         status = run_phases(queue, blocks, body);
+        if (status == ND_ERROR_OUT_OF_MEMORY && first > 0)
+            status = ND_ERROR_DEVICE; // those before have run
     }
     return status;
 }
@@ -307,5 +309,6 @@ nd_status nd__cuda_chains(const nd_cuda_queue *queue, size_t count, const nd_cha
     nd_status status = count > 1 ? ND_OK : ND_ERROR_UNSUPPORTED;
     for (size_t i = 0; i < count && status == ND_OK; i++)
         status = nd__cuda_chains(queue, 1, &chains[i]);
-    return status;
+    const bool some_have_run = count > 1 && status == ND_ERROR_OUT_OF_MEMORY;
+    return some_have_run ? ND_ERROR_DEVICE : status;
 }

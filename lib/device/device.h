@@ -87,7 +87,7 @@ typedef struct nd_backend {
     /// less. NULL: there is none.
     nd_status (*launch_sparing)(int index, const nd_kernel_call *call);
     /// Runs chains that do not write what another of them reads; NULL: they are launched call by
-    /// call.
+    /// call. ND_ERROR_OUT_OF_MEMORY: none of them has run.
     nd_status (*launch_chains)(int index, size_t count, const nd_chain *chains);
     /// Calls function(data) on some thread of the host when all work queued before is done, once;
     /// what is queued later waits for it to return. The function calls no backend. On an error it

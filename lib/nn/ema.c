@@ -11,9 +11,13 @@
 #include "lib/object/edge.h"
 #include "lib/pressure/pressure_alloc.h"
 #include "lib/tensor/copy.h"
+#include "lib/tensor/launch.h"
 #include <nd/autograd.h>
 
 #include <string.h>
+
+/// Averages of a launch.
+#define MOST_CHAINS 24
 
 static void traverse(const nd_object *self, nd_visitor *visitor);
 static void clear(nd_object *self);
@@ -63,16 +67,83 @@ nd_ema *nd_ema_new(const nd_module *module, double decay) {
     return nd__place_publish_or_release(nd__place_begin(NULL, 0), &ema->header);
 }
 
-/// Every parameter as its average's dtype, owned: itself where that is its own.
+/// Every parameter as its average's dtype, dense, owned: itself where it is so.
 static nd_status widen(const nd_ema *ema, nd_tensor **wide) {
     nd_status status = ND_OK;
     for (size_t i = 0; status == ND_OK && i < ema->count; i++) {
         nd_tensor *parameter = ema->of[i].parameter;
         const nd_dtype dtype = ema->of[i].average->dtype;
-        wide[i] = parameter->dtype == dtype ? nd_retain(parameter) : nd_cast(parameter, dtype);
+        nd_auto nd_tensor *dense = nd_contiguous(parameter);
+        wide[i] = !dense || dense->dtype == dtype ? nd_retain(dense) : nd_cast(dense, dtype);
         status = wide[i] ? ND_OK : nd_error_get_status();
     }
     return status;
+}
+
+static nd_chain chain_of(const nd_ema *ema, const nd_tensor *average, const nd_tensor *now) {
+    return (nd_chain){.count = average->numel,
+                      .steps = 2,
+                      .data = {average->data, now->data},
+                      .dtype = {average->dtype, now->dtype},
+                      .step = {{ND_OP_mul_scalar, 0, 0, -1, ema->decay},
+                               {ND_OP_add_scaled, 0, 0, 1, 1 - ema->decay}}};
+}
+
+/// Averages that lie dense, as do what they become averages of, a launch for many: on an error of
+/// memory none of a launch's is changed. *ret_begun: some were.
+static nd_status update_by_chains(const char *operation, const nd_ema *ema, nd_tensor *const *wide,
+                                  bool *ret_begun) {
+    nd_chain chains[MOST_CHAINS];
+    nd_status status = ND_OK;
+    size_t i = 0;
+    while (status == ND_OK && i < ema->count) {
+        const nd_device device = ema->of[i].average->device;
+        size_t count = 0;
+        for (; count < MOST_CHAINS && i < ema->count; i++) {
+            nd_tensor *average = ema->of[i].average;
+            if (!nd__module_same_device(average->device, device))
+                break;
+            if (average->numel > 0)
+                chains[count++] = chain_of(ema, average, wide[i]);
+            nd__tensor_bump_version(average);
+        }
+        if (count > 0)
+            status = nd__launch_chains(operation, device, count, chains);
+        *ret_begun = *ret_begun || status == ND_OK;
+    }
+    return status;
+}
+
+static nd_status update_by_calls(const nd_ema *ema, nd_tensor *const *wide, bool *ret_begun) {
+    nd_status status = ND_OK;
+    for (size_t i = 0; status == ND_OK && i < ema->count; i++) {
+        status = nd_mul_scalar_(ema->of[i].average, ema->decay);
+        *ret_begun = *ret_begun || status == ND_OK;
+        if (status == ND_OK)
+            status = nd_add_scaled_(ema->of[i].average, wide[i], 1 - ema->decay);
+    }
+    return status;
+}
+
+/// Whether each is a chain.
+static bool are_chains(const nd_ema *ema, nd_tensor *const *wide) {
+    for (size_t i = 0; i < ema->count; i++)
+        if (!nd__launch_has_chains(wide[i]->device) || !wide[i]->contiguous ||
+            !ema->of[i].average->contiguous)
+            return false;
+    return true;
+}
+
+/// All memory is there.
+static nd_status move_averages(const char *operation, const nd_ema *ema, nd_tensor *const *wide) {
+    bool begun = false;
+    nd_status status = are_chains(ema, wide) ? update_by_chains(operation, ema, wide, &begun)
+                                             : update_by_calls(ema, wide, &begun);
+    if (status != ND_ERROR_OUT_OF_MEMORY || !begun)
+        return status;
+    return nd__error(ND_ERROR_DEVICE,
+                     "%s: the device had no memory to run a kernel when some averages were moved",
+                     operation);
 }
 
 nd_status nd_ema_update(nd_ema *ema) {
@@ -89,11 +160,10 @@ nd_status nd_ema_update(nd_ema *ema) {
     status = widen(ema, wide);
     if (status == ND_OK)
         status = check_all(operation, ema, false); // a callback for memory may have closed one
-    for (size_t i = 0; status == ND_OK && i < count; i++) {
-        status = nd_mul_scalar_(ema->of[i].average, ema->decay);
-        if (status == ND_OK)
-            status = nd_add_scaled_(ema->of[i].average, wide[i], 1 - ema->decay);
-    }
+    for (size_t i = 0; status == ND_OK && i < count; i++)
+        status = nd__tensor_check_writable(operation, "an average", ema->of[i].average);
+    if (status == ND_OK)
+        status = move_averages(operation, ema, wide);
     nd__grad_block_end(&block);
     for (size_t i = 0; i < count; i++)
         nd_release(wide[i]);

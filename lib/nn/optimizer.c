@@ -22,6 +22,7 @@
 #include <nd/ops.h>
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 static void traverse(const nd_object *self, nd_visitor *visitor);
@@ -54,7 +55,7 @@ nd_status nd_optimizer_step(nd_optimizer *optimizer) {
 nd_status nd__optimizer_step(nd_optimizer *optimizer, nd_step_agreement agree, void *data) {
     nd_scratch scratch = {.count = 0};
     nd_optimizer_chains chains;
-    chains.count = 0;
+    chains.count = chains.begun = chains.failed = 0;
     chains.numbers = NULL;
     nd_status status = nd__optimizer_check(step_operation, optimizer);
     if (status == ND_OK)
@@ -73,12 +74,22 @@ nd_status nd__optimizer_step(nd_optimizer *optimizer, nd_step_agreement agree, v
             continue;
         state->steps++;
         status = nd__optimizer_update(optimizer, state, &scratch, &chains);
+        if (status != ND_OK)
+            state->steps--;
         nd__tensor_bump_version(state->parameter);
         state->version = nd__tensor_version(state->parameter);
     }
     if (status == ND_OK)
         status = nd__optimizer_update_finish(&chains);
+    for (size_t i = 0; i < chains.failed; i++)
+        optimizer->states[chains.states[i] - optimizer->states].steps--;
     nd__optimizer_update_release(&scratch);
+    if (status == ND_ERROR_OUT_OF_MEMORY && chains.begun > 0) {
+        char of_kernel[256]; // the error that there is
+        snprintf(of_kernel, sizeof of_kernel, "%s", nd_error_get_message());
+        status = nd__error(ND_ERROR_DEVICE, "%s, when %zu of the parameters were changed",
+                           of_kernel, chains.begun);
+    }
     return status;
 }
 

@@ -42,6 +42,7 @@ typedef struct nd_update {
     int8_t g;                   ///< where the gradient is: GIVEN, or ROOM
     nd_operand operand[PLACES]; ///< of calls, when there is no chain
     nd_chain *chain;            ///< NULL: each operation is launched by itself
+    bool begun;                 ///< one of them was
     nd_status status;
 } nd_update;
 
@@ -130,6 +131,8 @@ nd_status nd__optimizer_update(const nd_optimizer *optimizer, const nd_parameter
     run_formula(&update, optimizer->kind);
     if (update.chain)
         chains->states[chains->count++] = state;
+    else if (update.begun)
+        chains->begun++;
     return update.status;
 }
 
@@ -164,7 +167,13 @@ static bool overlap(const nd_tensor *a, const nd_tensor *b) {
 nd_status nd__optimizer_update_finish(nd_optimizer_chains *chains) {
     const size_t count = chains->count;
     chains->count = 0;
-    return count > 0 ? nd__launch_chains(operation, chains->device, count, chains->chains) : ND_OK;
+    nd_status status =
+        count > 0 ? nd__launch_chains(operation, chains->device, count, chains->chains) : ND_OK;
+    if (status == ND_OK)
+        chains->begun += count;
+    else
+        chains->failed = count;
+    return status;
 }
 
 /// Room for one more chain that may run beside the others: on their device, and none writes what
@@ -323,6 +332,7 @@ static void apply(nd_update *update, nd_op op, int out, int a, int b, double val
     call.attrs.f[0] = value;
     nd__shape_collapse(&call);
     update->status = nd__launch(operation, like->device, &call);
+    update->begun = update->begun || update->status == ND_OK;
 }
 
 /// x = factor x + weight y.

@@ -25,6 +25,8 @@ typedef struct nd_scratch {
 typedef struct nd_optimizer_chains {
     nd_device device;
     size_t count;
+    size_t begun;  ///< updates of the step that have run, or have begun to
+    size_t failed; ///< of `states`, whose updates were to run together and have not
     /// Memory of the device with the numbers of each parameter's update, in the order of the
     /// optimizer's, ND__OPTIMIZER_NUMBERS bytes each; NULL: updates have their own.
     const char *numbers;
@@ -55,6 +57,6 @@ unsigned nd__optimizer_update_slots(const nd_optimizer *optimizer, const nd_para
 /// has run when nd__optimizer_update_finish() has.
 nd_status nd__optimizer_update(const nd_optimizer *optimizer, const nd_parameter_state *state,
                                const nd_scratch *scratch, nd_optimizer_chains *chains);
-/// Runs what was collected.
+/// Runs what was collected, all of it or, on an error, nothing but where the device fails.
 nd_status nd__optimizer_update_finish(nd_optimizer_chains *chains);
 #endif

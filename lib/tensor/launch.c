@@ -8,6 +8,9 @@
 #include "lib/pressure/pressure.h"
 #include "lib/pressure/pressure_error.h"
 
+/// Of a wait for what is queued.
+#define WAIT_LIMIT_NS UINT64_C(1000000000)
+
 typedef struct repeated_launch {
     nd_pressure pressure;
     const nd_kernel_call *call;
@@ -96,9 +99,27 @@ bool nd__launch_has_chains(nd_device device) {
     return nd__registry_backend(device.kind)->launch_chains != NULL;
 }
 
+/// Chains that found no working memory once more, when the device has done what is queued and given
+/// back what it keeps. Nothing of the program's runs in between, which could change what they work on.
+static nd_status launch_chains_again(nd_device device, size_t count, const nd_chain *chains) {
+    const nd_backend *backend = nd__registry_backend(device.kind);
+    const nd_memory_functions *memory = backend->memory;
+    if (!memory || nd__capture_running())
+        return ND_ERROR_OUT_OF_MEMORY;
+    if (memory->wait)
+        (void)memory->wait(device.index, WAIT_LIMIT_NS);
+    if (memory->retire)
+        (void)memory->retire(device.index);
+    if (memory->trim)
+        (void)memory->trim(device.index);
+    return backend->launch_chains(device.index, count, chains);
+}
+
 nd_status nd__launch_chains(const char *operation, nd_device device, size_t count,
                             const nd_chain *chains) {
     nd_status status =
         nd__registry_backend(device.kind)->launch_chains(device.index, count, chains);
+    if (status == ND_ERROR_OUT_OF_MEMORY)
+        status = launch_chains_again(device, count, chains);
     return status == ND_OK ? ND_OK : refused(operation, device, chains[0].dtype[0], status);
 }

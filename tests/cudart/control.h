@@ -38,6 +38,8 @@ void cudart_get_statistics(cudart_statistics *ret_statistics);
 /// The n-th call from now (1: the next) of `name` (NULL: of any) answers `error` and does nothing.
 /// An error that is sticky takes the device with it. n = 0: none.
 void cudart_fail(const char *name, uint64_t n, cudaError_t error);
+/// The same of all such calls from the n-th on, until one of the two is called again.
+void cudart_fail_from(const char *name, uint64_t n, cudaError_t error);
 /// The n-th step from now fails for good. n = 0: none.
 void cudart_lose(uint64_t n);
 void cudart_set_seed(uint64_t seed);

@@ -20,6 +20,7 @@ static struct {
     char name[64]; ///< "": any call
     uint64_t left; ///< 0: none
     cudaError_t error;
+    bool lasts; ///< so do those behind it
     uint64_t happened;
 } planned;
 uint64_t cudart_steps_to_loss;
@@ -170,6 +171,7 @@ static cudaError_t planned_failure(const char *name) {
         --planned.left > 0)
         return cudaSuccess;
     planned.happened++;
+    planned.left = planned.lasts;
     if (is_sticky(planned.error) && cudart.devices > 0)
         cudart_device_fail(cudart_device_now(), planned.error);
     return planned.error;
@@ -364,12 +366,21 @@ cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags) {
 // ------------------------------------------------------------------------------------------------
 // tests
 
-void cudart_fail(const char *name, uint64_t n, cudaError_t error) {
+static void plan(const char *name, uint64_t n, cudaError_t error, bool lasts) {
     pthread_mutex_lock(&cudart.lock);
     snprintf(planned.name, sizeof planned.name, "%s", name ? name : "");
     planned.left = n;
     planned.error = error;
+    planned.lasts = lasts;
     pthread_mutex_unlock(&cudart.lock);
+}
+
+void cudart_fail(const char *name, uint64_t n, cudaError_t error) {
+    plan(name, n, error, false);
+}
+
+void cudart_fail_from(const char *name, uint64_t n, cudaError_t error) {
+    plan(name, n, error, true);
 }
 
 void cudart_lose(uint64_t n) {
