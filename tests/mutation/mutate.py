@@ -162,12 +162,16 @@ class Trial:
             counted.build()
             counted.coverage()
         for test in old:
-            for room in (self.room, counted):
-                begin = time.monotonic()
-                if room.run(test, 120) != "passed":
+            begin = time.monotonic()
+            if self.room.run(test, 120) != "passed":
+                if test not in self.room.own:
                     sys.exit(f"{test} fails without a fault")
-                if room is self.room:
-                    self.seconds[test] = time.monotonic() - begin
+                print(f"left out: {test}, which does not run here")
+                self.room.tests.remove(test)
+                continue
+            self.seconds[test] = time.monotonic() - begin
+            if counted.run(test, 120) != "passed":
+                sys.exit(f"{test} fails without a fault, counted by gcov")
             lines, known = collections.defaultdict(set), collections.defaultdict(set)
             for file in counted.coverage():
                 for line in file["lines"]:
