@@ -45,8 +45,8 @@ static nd_status prepare_master(nd_optimizer *optimizer, nd_parameter_state *sta
 static nd_status check_gradient(const nd_optimizer *optimizer, const nd_parameter_state *state);
 static nd_status check_group(const char *operation, const nd_optimizer *optimizer, size_t group,
                              nd_optimizer_option option);
-static nd_tensor *make_slot(const char *operation, const nd_optimizer *optimizer,
-                            const nd_parameter_state *state, nd_slot slot);
+static nd_tensor *initial_slot(const char *operation, const nd_optimizer *optimizer,
+                               const nd_parameter_state *state, nd_slot slot);
 
 nd_status nd_optimizer_step(nd_optimizer *optimizer) {
     return nd__optimizer_step(optimizer, NULL, NULL);
@@ -361,10 +361,12 @@ static nd_status prepare_master(nd_optimizer *optimizer, nd_parameter_state *sta
     return status;
 }
 
-nd_status nd__optimizer_prepare_slot(const char *operation, nd_optimizer *optimizer,
-                                     nd_parameter_state *state, nd_slot slot) {
+nd_status nd__optimizer_make_slot(const char *operation, const nd_optimizer *optimizer,
+                                  const nd_parameter_state *state, nd_slot slot,
+                                  nd_tensor **ret_made) {
+    *ret_made = NULL;
     const nd_tensor *parameter = state->parameter;
-    nd_tensor *there = state->slot[slot];
+    const nd_tensor *there = state->slot[slot];
     if (there && nd__tensor_check_operand(operation, "the state of a parameter", there) != ND_OK)
         return nd_error_get_status();
     const nd_dtype dtype = nd__optimizer_state_dtype(parameter);
@@ -372,9 +374,17 @@ nd_status nd__optimizer_prepare_slot(const char *operation, nd_optimizer *optimi
         return ND_OK;
     nd_tensor *made =
         there ? nd__parameters_copy_to(operation, there, parameter, parameter->device, dtype)
-              : make_slot(operation, optimizer, state, slot);
-    if (!made)
-        return nd_error_get_status();
+              : initial_slot(operation, optimizer, state, slot);
+    *ret_made = made;
+    return made ? ND_OK : nd_error_get_status();
+}
+
+nd_status nd__optimizer_prepare_slot(const char *operation, nd_optimizer *optimizer,
+                                     nd_parameter_state *state, nd_slot slot) {
+    nd_tensor *made;
+    nd_status status = nd__optimizer_make_slot(operation, optimizer, state, slot, &made);
+    if (status != ND_OK || !made)
+        return status;
     nd__edge_set_in(&optimizer->header, &state->slot[slot], made);
     nd_release(made);
     return nd__optimizer_check(operation, optimizer);
@@ -382,8 +392,8 @@ nd_status nd__optimizer_prepare_slot(const char *operation, nd_optimizer *optimi
 
 /// State as it is before the first step: the parameter's values for a master, the initial value of
 /// Adagrad's sums, else zeros.
-static nd_tensor *make_slot(const char *operation, const nd_optimizer *optimizer,
-                            const nd_parameter_state *state, nd_slot slot) {
+static nd_tensor *initial_slot(const char *operation, const nd_optimizer *optimizer,
+                               const nd_parameter_state *state, nd_slot slot) {
     const nd_tensor *parameter = state->parameter;
     const nd_dtype dtype = nd__optimizer_state_dtype(parameter);
     if (slot == ND__SLOT_MASTER)

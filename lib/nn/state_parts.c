@@ -1,7 +1,7 @@
 // How each kind of part speaks to a stream: one function for saving, comparing and loading.
 //
-// Invariant: a part takes over numbers in the commit alone. What an optimizer makes in the check,
-// state tensors that it did not have yet, is as if it had not been made.
+// Invariant: a part changes in the commit alone. State tensors that an optimizer lacks are made in
+// the check, since that may fail, and are the stream's until the commit.
 #include "lib/nn/state_parts.h"
 #include "lib/base/error.h"
 #include "lib/io/dataset.h"
@@ -221,6 +221,26 @@ static nd_status exchange_made(nd_state_stream *stream, const nd_optimizer *opti
     return status;
 }
 
+/// The tensor that a slot has when all is loaded: in the check it stays out of the optimizer.
+static nd_status fill_slot(nd_state_stream *stream, nd_optimizer *optimizer,
+                           nd_parameter_state *state, nd_slot slot, nd_tensor **ret_tensor) {
+    nd_tensor *made = NULL;
+    nd_status status = ND_OK;
+    if (stream->phase == ND__STATE_CHECK) {
+        status = nd__optimizer_make_slot(stream->operation, optimizer, state, slot, &made);
+        if (made)
+            status = nd__state_stream_keep_spare(stream, &state->slot[slot], made);
+        if (status == ND_OK) // a callback for memory may have closed it
+            status = nd__optimizer_check(stream->operation, optimizer);
+    } else if (stream->phase == ND__STATE_COMMIT) {
+        nd_auto nd_tensor *spare = nd__state_stream_take_spare(stream, &state->slot[slot]);
+        if (spare && !nd__edge_set_in(&optimizer->header, &state->slot[slot], spare))
+            status = nd__optimizer_check(stream->operation, optimizer);
+    }
+    *ret_tensor = made ? made : state->slot[slot];
+    return status;
+}
+
 /// State tensors: "optimizer.first_moment.0.weight". One that was not made when the file was saved
 /// is not in it, and goes.
 static nd_status exchange_slots(nd_state_stream *stream, nd_optimizer *optimizer) {
@@ -237,12 +257,11 @@ static nd_status exchange_slots(nd_state_stream *stream, nd_optimizer *optimizer
                     nd__edge_set_in(&optimizer->header, &state->slot[slot], NULL);
                 continue;
             }
-            if (stream->phase == ND__STATE_CHECK)
-                status =
-                    nd__optimizer_prepare_slot(stream->operation, optimizer, state, (nd_slot)slot);
+            nd_tensor *tensor;
+            status = fill_slot(stream, optimizer, state, (nd_slot)slot, &tensor);
             if (status == ND_OK)
-                status = nd__state_stream_tensor(stream, info->slots[slot], optimizer->names[i],
-                                                 state->slot[slot]);
+                status =
+                    nd__state_stream_tensor(stream, info->slots[slot], optimizer->names[i], tensor);
         }
     }
     return status;

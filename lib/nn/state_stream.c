@@ -81,13 +81,17 @@ void nd__state_stream_end(nd_state_stream *stream) {
     nd__alloc_free(stream->names);
     nd__alloc_free(stream->taken);
     nd__alloc_free(stream->scratch);
+    for (size_t i = stream->spares_given; i < stream->spare_count; i++)
+        nd_release(stream->spares[i].tensor);
+    nd__alloc_free(stream->spares);
     nd_release(stream->tensors);
     nd__safetensors_close(&stream->file);
     stream->names = NULL;
     stream->taken = NULL;
     stream->scratch = NULL;
+    stream->spares = NULL;
     stream->tensors = NULL;
-    stream->count = 0;
+    stream->count = stream->spare_count = stream->spares_given = 0;
 }
 
 nd_status nd__state_stream_tensor(nd_state_stream *stream, const char *name, const char *rest,
@@ -140,6 +144,30 @@ void *nd__state_stream_scratch(nd_state_stream *stream, size_t bytes) {
     stream->scratch = scratch;
     stream->scratch_bytes = bytes;
     return scratch;
+}
+
+nd_status nd__state_stream_keep_spare(nd_state_stream *stream, const void *place, nd_tensor *made) {
+    if (stream->spare_count == stream->spare_capacity) {
+        const size_t capacity = stream->spare_capacity ? 2 * stream->spare_capacity : 32;
+        nd_state_spare *spares =
+            nd__pressure_alloc_resize(stream->spares, capacity * sizeof *spares);
+        if (!spares) {
+            nd_release(made);
+            return nd__error(ND_ERROR_OUT_OF_MEMORY, "%s: no memory for a list of %zu tensors",
+                             stream->operation, capacity);
+        }
+        stream->spares = spares;
+        stream->spare_capacity = capacity;
+    }
+    stream->spares[stream->spare_count++] = (nd_state_spare){place, made};
+    return ND_OK;
+}
+
+nd_tensor *nd__state_stream_take_spare(nd_state_stream *stream, const void *place) {
+    if (stream->spares_given == stream->spare_count ||
+        stream->spares[stream->spares_given].place != place)
+        return NULL;
+    return stream->spares[stream->spares_given++].tensor;
 }
 
 bool nd__state_stream_has(const nd_state_stream *stream, const char *name, const char *rest) {

@@ -14,6 +14,12 @@
 
 typedef enum nd_state_phase { ND__STATE_SAVE, ND__STATE_CHECK, ND__STATE_COMMIT } nd_state_phase;
 
+/// A tensor that a part lacks: made in the check, the part's from the commit on.
+typedef struct nd_state_spare {
+    const void *place; ///< of the part, where it belongs
+    nd_tensor *tensor; ///< owned
+} nd_state_spare;
+
 typedef struct nd_state_stream {
     const char *operation;
     const char *path;
@@ -25,7 +31,10 @@ typedef struct nd_state_stream {
     size_t count, capacity; ///< of `names`
     nd_safetensors file;    ///< loading
     bool *taken;            ///< loading: which entries of the file somebody has asked for
-    void *scratch;          ///< as long as the longest that a part has asked for
+    nd_state_spare *spares; ///< loading: in the order in which the parts ask
+    size_t spare_count, spare_capacity;
+    size_t spares_given; ///< the first ones, which the commit has handed out
+    void *scratch;       ///< as long as the longest that a part has asked for
     size_t scratch_bytes;
 } nd_state_stream;
 
@@ -52,6 +61,12 @@ nd_status nd__state_stream_numbers(nd_state_stream *stream, const char *name, nd
 /// Memory for a part's numbers, until anybody asks for some again. The commit asks for what the
 /// check has asked for, and so cannot fail for want of it. NULL with an error.
 void *nd__state_stream_scratch(nd_state_stream *stream, size_t bytes);
+/// The check: keeps a tensor for a place until the commit, and releases it when there is none. Takes
+/// it over, also on error.
+nd_status nd__state_stream_keep_spare(nd_state_stream *stream, const void *place, nd_tensor *made);
+/// The commit: the tensor that was kept for a place, owned; NULL when there is none. Places are asked
+/// for in the order of the check.
+nd_tensor *nd__state_stream_take_spare(nd_state_stream *stream, const void *place);
 /// Loading: whether the file has an entry.
 bool nd__state_stream_has(const nd_state_stream *stream, const char *name, const char *rest);
 /// "OPERATION: 'PATH' ..." for what a part finds wrong in its numbers.

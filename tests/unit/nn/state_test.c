@@ -285,20 +285,31 @@ static void test_a_killed_run_goes_on_to_the_same_bits(void **state) {
     free_run(&whole);
 }
 
-/// Loading a file that does not fit fails with a fragment and leaves the run as it was.
-static void refuse(const char *path, nd_status status, const char *fragment) {
+/// Loading a file that does not fit into a run of some steps fails with a fragment and leaves the run
+/// as it was.
+static void refuse_after(int steps, const char *path, nd_status status, const char *fragment) {
     run it = new_run(0, false);
     run same = new_run(0, false);
-    train(&it, NULL, -1, 3);
-    train(&same, NULL, -1, 3);
+    train(&it, NULL, -1, steps);
+    train(&same, NULL, -1, steps);
+    const uint64_t objects = nd_manager_get_total_objects(NULL);
+    const uint64_t bytes = nd_manager_get_total_bytes(NULL);
     assert_int_equal(nd_load_state(it.state, path), status);
     assert_failed(status, fragment);
+    assert_int_equal(nd_manager_get_total_objects(NULL), objects);
+    assert_int_equal(nd_manager_get_total_bytes(NULL), bytes);
     assert_same(&it, &same);
     train(&it, NULL, -1, 2);
     train(&same, NULL, -1, 2);
     assert_same(&it, &same);
     free_run(&it);
     free_run(&same);
+}
+
+/// Also where the optimizer has none of its state tensors yet.
+static void refuse(const char *path, nd_status status, const char *fragment) {
+    refuse_after(0, path, status, fragment);
+    refuse_after(3, path, status, fragment);
 }
 
 /// Writes the file of a run with one entry left out, replaced, or added.
@@ -398,7 +409,8 @@ static void test_what_does_not_fit_changes_nothing(void **state) {
     nd_test_write(path, content, bytes - 8);
     free(content);
     refuse(path, ND_ERROR_FORMAT, "changed.safetensors");
-    refuse(nd_test_path("none.safetensors"), ND_ERROR_IO, "none.safetensors");
+    snprintf(path, sizeof path, "%s", nd_test_path("none.safetensors"));
+    refuse(path, ND_ERROR_IO, "none.safetensors");
 }
 
 static int allocations_left;
@@ -414,12 +426,14 @@ static void test_every_allocation_of_saving_and_loading_fails_once(void **state)
     snprintf(path, sizeof path, "%s", nd_test_path("memory.safetensors"));
     run saved = new_run(0, false);
     train(&saved, path, -1, 4);
-    for (int loads = 0; loads < 2; loads++) {
+    // Saving, and loading where the optimizer has all that the file has of it, and nothing.
+    static const int steps[] = {4, 2, 0};
+    for (int loads = 0; loads < 3; loads++) {
         run it = new_run(0, false);
         run same = new_run(0, false);
-        // Some steps, so that the optimizer has all that the file has of it.
-        train(&it, NULL, -1, loads ? 2 : 4);
-        train(&same, NULL, -1, loads ? 2 : 4);
+        train(&it, NULL, -1, steps[loads]);
+        train(&same, NULL, -1, steps[loads]);
+        const uint64_t objects = nd_manager_get_total_objects(NULL);
         bool done = false;
         for (int n = 0; !done; n++) {
             assert_true(n < 3000);
@@ -433,7 +447,8 @@ static void test_every_allocation_of_saving_and_loading_fails_once(void **state)
             nd_error_clear();
             int64_t step = -1;
             assert_ok(nd_state_get_i64(it.state, "step", &step));
-            assert_int_equal(step, loads && !done ? 2 : 4);
+            assert_int_equal(step, done ? 4 : steps[loads]);
+            assert_true(done || nd_manager_get_total_objects(NULL) == objects);
             assert_same(&it, loads && done ? &saved : &same);
         }
         assert_same(&it, &saved);
@@ -441,6 +456,94 @@ static void test_every_allocation_of_saving_and_loading_fails_once(void **state)
         free_run(&same);
     }
     free_run(&saved);
+}
+
+/// An optimizer as the part "o", after some steps, of a model of `dtype` that becomes `then`.
+static nd_state *optimizer_state(nd_dtype dtype, int steps, nd_dtype then) {
+    nd_auto nd_module *model = nd_linear_module(nd_key_new(1), 20, 20, true);
+    assert_ok(nd_module_cast(model, dtype));
+    nd_auto nd_optimizer *adam = adam_of(model, 0.1, 0.9, 0.9, 1e-8, 0);
+    for (int i = 0; i < steps; i++) {
+        nd_auto nd_tensor *x = nd_ones(ND_SHAPE(1, 20), dtype);
+        nd_auto nd_tensor *y = nd_module_forward(model, x);
+        nd_auto nd_tensor *loss = nd_sum(y, 0, NULL, false);
+        assert_ok(nd_backward(loss, NULL));
+        assert_ok(nd_optimizer_step(adam));
+        assert_ok(nd_optimizer_zero_grad(adam));
+    }
+    assert_ok(nd_module_cast(model, then));
+    nd_state *it = nd_state_new();
+    assert_ok(nd_state_add_optimizer(it, "o", adam));
+    return it;
+}
+
+/// What a state saves, to be freed.
+static char *saved_bytes(const nd_state *it, size_t *ret_bytes) {
+    const char *path = nd_test_path("bytes.safetensors");
+    assert_ok(nd_save_state(it, path));
+    return nd_test_read(path, ret_bytes);
+}
+
+static void assert_saves(const nd_state *it, const char *expected, size_t expected_bytes) {
+    size_t bytes;
+    char *content = saved_bytes(it, &bytes);
+    assert_int_equal(bytes, expected_bytes);
+    assert_memory_equal(content, expected, bytes);
+    free(content);
+}
+
+static void test_a_load_that_a_quota_ends_changes_nothing(void **state) {
+    (void)state;
+    char path[512];
+    snprintf(path, sizeof path, "%s", nd_test_path("quota.safetensors"));
+    nd_auto nd_state *saved = optimizer_state(ND_F32, 1, ND_F32);
+    assert_ok(nd_save_state(saved, path));
+    nd_auto nd_manager *manager = nd_manager_new(NULL, "small");
+    nd_state *it = NULL;
+    nd_with_manager(manager) {
+        it = optimizer_state(ND_F32, 0, ND_F32);
+    }
+    size_t bytes;
+    char *before = saved_bytes(it, &bytes);
+    const uint64_t there = nd_manager_get_total_bytes(manager);
+    int refused = 0;
+    nd_status status = ND_ERROR_QUOTA;
+    for (uint64_t more = 1; status != ND_OK; more += 200) {
+        assert_ok(nd_manager_set_quota(manager, ND_CPU, there + more));
+        status = nd_load_state(it, path);
+        if (status == ND_OK)
+            break;
+        assert_failed(ND_ERROR_QUOTA, "load_state");
+        assert_int_equal(nd_manager_get_total_bytes(manager), there);
+        assert_saves(it, before, bytes);
+        refused++;
+    }
+    assert_true(refused > 3); // also behind the first state tensor
+    free(before);
+    nd_release(it);
+}
+
+/// State tensors of a model that was cast meanwhile become of its dtype by a load that succeeds.
+static void test_a_load_that_fails_leaves_the_dtypes_of_state_tensors(void **state) {
+    (void)state;
+    char path[512], path_more[512];
+    snprintf(path, sizeof path, "%s", nd_test_path("wide.safetensors"));
+    snprintf(path_more, sizeof path_more, "%s", nd_test_path("more.safetensors"));
+    nd_auto nd_state *wide = optimizer_state(ND_F64, 2, ND_F64);
+    assert_ok(nd_save_state(wide, path));
+    size_t wide_bytes, bytes;
+    char *wide_content = saved_bytes(wide, &wide_bytes);
+    assert_ok(nd_state_set_i64(wide, "more", 1));
+    assert_ok(nd_save_state(wide, path_more));
+    nd_auto nd_state *it = optimizer_state(ND_F32, 1, ND_F64);
+    char *before = saved_bytes(it, &bytes);
+    assert_int_equal(nd_load_state(it, path_more), ND_ERROR_INVALID_ARGUMENT);
+    assert_failed(ND_ERROR_INVALID_ARGUMENT, "has 'more', which no part");
+    assert_saves(it, before, bytes);
+    assert_ok(nd_load_state(it, path));
+    assert_saves(it, wide_content, wide_bytes);
+    free(before);
+    free(wide_content);
 }
 
 /// A rate that the program has set since the schedule's last step is what the run goes on with, in
@@ -576,6 +679,8 @@ int main(void) {
         ND_TEST(test_a_killed_run_goes_on_to_the_same_bits),
         ND_TEST(test_what_does_not_fit_changes_nothing),
         ND_TEST(test_every_allocation_of_saving_and_loading_fails_once),
+        ND_TEST(test_a_load_that_a_quota_ends_changes_nothing),
+        ND_TEST(test_a_load_that_fails_leaves_the_dtypes_of_state_tensors),
         ND_TEST(test_a_rate_set_beside_a_schedule_is_kept),
         ND_TEST(test_another_kind_of_optimizer_and_schedule_is_refused),
         ND_TEST(test_parts_that_are_refused),
