@@ -143,14 +143,22 @@ static void go_to_start(nd_csv_text *csv) {
         take_line(csv);
 }
 
+/// Whether a line has no number and no separator. Spaces are none here: around a row they separate
+/// nothing.
+static bool is_blank_line(const nd_csv_text *csv, nd_csv_field line) {
+    const nd_csv_field content = trimmed(line);
+    return content.begin == content.end &&
+           (csv->options.separator != '\t' ||
+            !memchr(line.begin, '\t', (size_t)(line.end - line.begin)));
+}
+
 /// The next line that is not blank. false at the end.
 static bool take_row(nd_csv_text *csv, nd_csv_field *ret_row) {
     while (csv->at < csv->end) {
-        nd_csv_field line = take_line(csv), content = trimmed(line);
-        if (content.begin == content.end)
+        nd_csv_field line = take_line(csv);
+        if (is_blank_line(csv, line))
             continue;
-        // Blanks around a row mean something only where they separate empty fields.
-        *ret_row = csv->options.separator == ' ' ? content : line;
+        *ret_row = csv->options.separator == ' ' ? trimmed(line) : line;
         return true;
     }
     return false;

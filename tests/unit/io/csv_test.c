@@ -59,6 +59,38 @@ static void test_lines_fields_and_numbers(void **state) {
     accept("  1   2 \n3\t 4\n", &options, 2, 2, (double[]){1, 2, 3, 4});
 }
 
+/// A line that a separator divides is a row, whatever the separator and wherever the line is; only
+/// a space divides nothing where there are no numbers.
+static void test_a_line_of_separators_is_a_row(void **state) {
+    (void)state;
+    static const char separators[] = {',', ';', '\t'};
+    static const char *const before[] = {"1%c2\n", "1%c2\r\n", "", " \n", "\r\n"};
+    static const char *const after[] = {"\n3%c4\n", "\r\n3%c4\r\n", "", "\n", "\r\n \n", "\r"};
+    const double nan = (double)NAN;
+    for (size_t i = 0; i < sizeof separators; i++)
+        for (size_t b = 0; b < sizeof before / sizeof *before; b++)
+            for (size_t a = 0; a < sizeof after / sizeof *after; a++) {
+                char form[40], text[40];
+                nd_csv_options options = separated(separators[i]);
+                snprintf(form, sizeof form, "%s%%c%s", before[b], after[a]);
+                snprintf(text, sizeof text, form, separators[i], separators[i], separators[i]);
+                refuse(text, ND_F64, &options, "'' stands where a number is missing");
+                refuse(text, ND_I32, &options, "column 1 of");
+                options.missing = true;
+                const double all[] = {1, 2, nan, nan, 3, 4};
+                accept(text, &options, 1 + (b < 2) + (a < 2), 2, b < 2 ? all : all + 2);
+            }
+    nd_csv_options options = separated('\t');
+    refuse("1\t2\n\t\t\n", ND_F64, &options, "line 2 of");
+    refuse("1\t2\n3\n", ND_F64, &options, "line 2 of");
+    accept("1\t2\n  \n3\t4\n", &options, 2, 2, (double[]){1, 2, 3, 4});
+    refuse("\"\"\t\"\"\n", ND_F64, &options, "is no number");
+    options.missing = true;
+    accept(" \t \t \n", &options, 1, 3, (double[]){nan, nan, nan});
+    options.separator = ' ';
+    accept("1 2\n \t \n3 4\n ", &options, 2, 2, (double[]){1, 2, 3, 4});
+}
+
 static void test_lines_left_out_and_numbers_missing(void **state) {
     (void)state;
     nd_csv_options options = ND_CSV_OPTIONS_INIT;
@@ -283,6 +315,7 @@ static void test_F30_bad_arguments(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_lines_fields_and_numbers),
+        ND_TEST(test_a_line_of_separators_is_a_row),
         ND_TEST(test_lines_left_out_and_numbers_missing),
         ND_TEST(test_F25_what_is_no_number),
         ND_TEST(test_F48_messages_quote_what_is_printable),
