@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -234,23 +235,34 @@ static char *resolve_target(const char *path) {
     return target;
 }
 
-/// A name nobody uses in the target's directory, so that the rename stays within one file system.
-/// NULL without memory.
-static char *temporary_path(const char *target) {
+/// Numbers of the process's own, and of chance when some are taken: processes of the same number
+/// that were killed may have left any number of files.
+static unsigned temporary_number(int attempt) {
+    enum { COUNTED = 10 };
     static atomic_uint counter;
+    unsigned number;
+    if (attempt >= COUNTED &&
+        getrandom(&number, sizeof number, GRND_NONBLOCK) == (ssize_t)sizeof number)
+        return number;
+    return atomic_fetch_add_explicit(&counter, 1, memory_order_relaxed);
+}
+
+/// A name in the target's directory, so that the rename stays within one file system. NULL without
+/// memory.
+static char *temporary_path(const char *target, int attempt) {
     int folder = folder_length(target);
     size_t bytes = (size_t)folder + 48;
     char *path = nd__pressure_alloc(bytes);
     if (path)
         snprintf(path, bytes, "%.*s.nd-%ld-%u.tmp", folder, target, (long)getpid(),
-                 atomic_fetch_add_explicit(&counter, 1, memory_order_relaxed));
+                 temporary_number(attempt));
     return path;
 }
 
 static nd_status open_beside(nd_file_writer *writer, mode_t mode) {
     for (int attempt = 0; attempt < 100; attempt++) {
         nd__alloc_free(writer->temporary);
-        writer->temporary = temporary_path(writer->target);
+        writer->temporary = temporary_path(writer->target, attempt);
         if (!writer->temporary)
             return nd__error(ND_ERROR_OUT_OF_MEMORY, "%s: no memory for a name beside '%s'",
                              writer->operation, writer->path);
@@ -260,7 +272,10 @@ static nd_status open_beside(nd_file_writer *writer, mode_t mode) {
         if (errno != EEXIST)
             break; // another process left this name behind: the next number
     }
-    nd_status status = writer_error(writer, "cannot be created");
+    nd_status status =
+        nd__error(ND_ERROR_IO, "%s: '%s' cannot be written: '%s' beside it cannot be created: %s",
+                  writer->operation, writer->path,
+                  writer->temporary + folder_length(writer->target), nd__error_reason(errno));
     // The name belongs to somebody else, or to nobody: it must not be removed.
     nd__alloc_free(writer->temporary);
     writer->temporary = NULL;

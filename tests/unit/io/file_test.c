@@ -262,6 +262,51 @@ static void test_F24_a_file_that_does_not_know_its_size_is_refused(void **state)
     assert_int_equal(nd_get_numel(empty), 0);
 }
 
+/// Processes that were killed while they wrote have left their temporary files, and one of them had
+/// the number of this process.
+static void test_temporary_files_of_others_are_no_hindrance(void **state) {
+    (void)state;
+    enum { LEFT = 2000 };
+    char folder[512], path[600], left[600];
+    snprintf(folder, sizeof folder, "%s", nd_test_path("left"));
+    snprintf(path, sizeof path, "%s/file", folder);
+    assert_int_equal(mkdir(folder, 0700), 0);
+    for (int i = 0; i < LEFT; i++) {
+        snprintf(left, sizeof left, "%s/.nd-%ld-%d.tmp", folder, (long)getpid(), i);
+        nd_test_write(left, "left", 4);
+    }
+    content content = make_content();
+    for (int i = 0; i < WRITERS; i++) {
+        assert_ok(writers[i].save(&content, path));
+        assert_int_equal(nd_test_count_files(folder), LEFT + 3);
+        assert_int_equal(unlink(path), 0);
+    }
+    for (int i = 0; i < LEFT; i++) {
+        snprintf(left, sizeof left, "%s/.nd-%ld-%d.tmp", folder, (long)getpid(), i);
+        size_t bytes;
+        char *text = nd_test_read(left, &bytes);
+        assert_string_equal(text, "left");
+        free(text);
+    }
+    drop_content(&content);
+}
+
+/// It is the temporary file that cannot be created, which the message names beside the target.
+static void test_messages_name_the_temporary_file(void **state) {
+    (void)state;
+    content content = make_content();
+    char path[512], expected[600];
+    snprintf(path, sizeof path, "%s", nd_test_path("none/file"));
+    for (int i = 0; i < WRITERS; i++) {
+        assert_int_equal(writers[i].save(&content, path), ND_ERROR_IO);
+        snprintf(expected, sizeof expected, ": '%s' cannot be written: '.nd-%ld-", path,
+                 (long)getpid());
+        assert_non_null(strstr(nd_error_get_message(), expected));
+        assert_failed(ND_ERROR_IO, ".tmp' beside it cannot be created: No such file or directory");
+    }
+    drop_content(&content);
+}
+
 /// The system's own words are of the program's language, and of its encoding, which a message is not.
 static void test_reasons_are_the_same_in_every_locale(void **state) {
     (void)state;
@@ -291,6 +336,8 @@ static void test_reasons_are_the_same_in_every_locale(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        ND_TEST(test_temporary_files_of_others_are_no_hindrance),
+        ND_TEST(test_messages_name_the_temporary_file),
         ND_TEST(test_reasons_are_the_same_in_every_locale),
         ND_TEST(test_F24_a_file_that_may_not_grow_is_an_error),
         ND_TEST(test_F24_a_pipe_whose_reader_leaves_is_an_error),
