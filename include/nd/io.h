@@ -63,10 +63,10 @@ typedef struct nd_load_options {
 #define ND_LOAD_OPTIONS_INIT ND__SIZED(nd_load_options)
 
 /// Reads the array of a .npy file (https://numpy.org/doc/stable/reference/generated/
-/// numpy.lib.format.html), versions 1.0 to 3.0, either order of axes and of bytes, to a tensor in
-/// row-major order. options: NULL for the defaults. ND_ERROR_UNSUPPORTED: dtypes that ndarc does not
-/// have, which the error names (complex numbers, strings, dates, structures, pickled objects), and
-/// more than 8 dimensions.
+/// numpy.lib.format.html), versions 1.0 to 3.0, either order of axes and of bytes, dtypes by code or
+/// by name ("<f4", "float32"), to a tensor in row-major order. options: NULL for the defaults.
+/// ND_ERROR_UNSUPPORTED: dtypes that ndarc does not have, which the error names (complex numbers,
+/// strings, dates, structures, pickled objects), and more than 8 dimensions.
 ND_API nd_tensor *nd_load_npy(const char *path, const nd_load_options *options) ND_OWNED;
 /// Writes a tensor of any device and layout as the .npy file, of version 1.0, that NumPy makes of
 /// it. The file takes its place as in nd_save_safetensors(). ND_ERROR_DTYPE: bf16, which the format

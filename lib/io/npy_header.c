@@ -18,7 +18,8 @@
 
 static const char magic[6] = "\x93NUMPY";
 
-// Codes of the format by our dtype; NULL: the format has none.
+// Codes of the format by our dtype; NULL: the format has none. NumPy takes the names of these, too,
+// which are ours.
 static const char *const dtype_codes[ND_DTYPE_COUNT] = {
     [ND_BOOL] = "b1", [ND_U8] = "u1",  [ND_I32] = "i4", [ND_I64] = "i8",
     [ND_F32] = "f4",  [ND_F64] = "f8", [ND_I8] = "i1",  [ND_I16] = "i2",
@@ -320,7 +321,10 @@ static const char *foreign_kind(const char *code) {
     case 'V':
         return "raw bytes, as which NumPy writes what it has no code for, such as bfloat16";
     case 'f':
-        return "floats of another size";
+        return (code[1] >= '0' && code[1] <= '9') || strcmp(code, "float96") == 0 ||
+                       strcmp(code, "float128") == 0
+                   ? "floats of another size"
+                   : NULL;
     default:
         return NULL;
     }
@@ -330,7 +334,8 @@ static nd_status set_dtype(const nd_npy_text *text, const char *descr, nd_npy_he
     char name[ND__CONTENT_TEXT];
     const char *code = descr + (*descr && strchr("<>|=", *descr) ? 1 : 0);
     for (int dtype = 0; dtype < ND_DTYPE_COUNT; dtype++)
-        if (dtype_codes[dtype] && strcmp(code, dtype_codes[dtype]) == 0) {
+        if (dtype_codes[dtype] && (strcmp(code, dtype_codes[dtype]) == 0 ||
+                                   strcmp(descr, nd_dtype_get_name((nd_dtype)dtype)) == 0)) {
             header->dtype = (nd_dtype)dtype;
             header->big_endian = *descr == '>';
             return ND_OK;

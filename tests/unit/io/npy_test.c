@@ -137,6 +137,31 @@ static void test_versions_and_how_headers_may_look(void **state) {
     assert_failed(ND_ERROR_UNSUPPORTED, "version 4.0");
 }
 
+/// NumPy takes a dtype by its name, too: each that ndarc has, in the machine's order of bytes.
+static void test_dtypes_by_their_names(void **state) {
+    (void)state;
+    static const char *const names[ND_DTYPE_COUNT] = {
+        [ND_BOOL] = "bool",   [ND_U8] = "uint8",    [ND_I32] = "int32",  [ND_I64] = "int64",
+        [ND_F32] = "float32", [ND_F64] = "float64", [ND_I8] = "int8",    [ND_I16] = "int16",
+        [ND_U16] = "uint16",  [ND_U32] = "uint32",  [ND_U64] = "uint64", [ND_F16] = "float16",
+    };
+    static const unsigned char data[16] = {1, 0, 1, 1, 0, 1, 0, 1, 1, 1, 0, 0, 1, 0, 1, 0};
+    for (int dtype = 0; dtype < ND_DTYPE_COUNT; dtype++) {
+        if (!names[dtype])
+            continue;
+        char header[120];
+        snprintf(header, sizeof header, "{'descr': '%s', 'fortran_order': False, 'shape': (2,), }",
+                 names[dtype]);
+        const size_t bytes = 2 * nd_dtype_get_size((nd_dtype)dtype);
+        nd_auto nd_tensor *x = nd_load_npy(write_raw(1, header, data, bytes), NULL);
+        if (!x)
+            fail_msg("%s", nd_error_get_message());
+        assert_shape(x, 1, (int64_t[]){2});
+        assert_int_equal(nd_get_dtype(x), dtype);
+        assert_memory_equal(nd_get_data(x), data, bytes);
+    }
+}
+
 static void test_either_order_of_axes_and_of_bytes(void **state) {
     (void)state;
     static const unsigned char words[] = {0, 1, 0, 2, 0, 3, 0, 4, 0, 5, 0, 6};
@@ -222,6 +247,8 @@ static void test_F25_dtypes_that_ndarc_does_not_have(void **state) {
         {"'|S5'", "'|S5' (strings)"},
         {"'<M8[ns]'", "'<M8[ns]' (dates and times)"},
         {"'<f16'", "'<f16' (floats of another size)"},
+        {"'float128'", "'float128' (floats of another size)"},
+        {"'complex64'", "'complex64' (complex numbers)"},
         {"'|V2'", "such as bfloat16"},
         {"[('a', '<f4'), ('b', '<i4')]", "the structured dtype [('a', '<f4')"},
     };
@@ -257,6 +284,9 @@ static void test_F25_headers_that_are_none(void **state) {
         {"{'descr': '<\\x664', 'fortran_order': False, 'shape': (1,)}", "a character that none"},
         {"{'descr': '<f4', 'fortran_order': False, 'shape': (1,", "a size was expected"},
         {"{'descr': '<q4', 'fortran_order': False, 'shape': (1,)}", "unknown dtype '<q4'"},
+        {"{'descr': '<float32', 'fortran_order': False, 'shape': (1,)}", "dtype '<float32'"},
+        {"{'descr': 'float', 'fortran_order': False, 'shape': (1,)}", "unknown dtype 'float'"},
+        {"{'descr': 'bfloat16', 'fortran_order': False, 'shape': (1,)}", "dtype 'bfloat16'"},
         {"{'descr': '', 'fortran_order': False, 'shape': (1,)}", "unknown dtype ''"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
@@ -441,6 +471,7 @@ int main(void) {
         ND_TEST(test_the_bytes_that_numpy_writes),
         ND_TEST(test_round_trip_of_shapes_and_views),
         ND_TEST(test_versions_and_how_headers_may_look),
+        ND_TEST(test_dtypes_by_their_names),
         ND_TEST(test_either_order_of_axes_and_of_bytes),
         ND_TEST(test_mapped_tensors_are_private),
         ND_TEST(test_what_mapping_does_not_fit_is_read),
