@@ -3,10 +3,13 @@
 Every test ends with no object left.
 """
 
+import copy
 import ctypes
+import functools
 import gc
 import os
 import pathlib
+import pickle
 import re
 import tempfile
 import threading
@@ -377,6 +380,68 @@ class Consumed(Case):
         nd.scope_adopt(scope, x)
         nd.scope_end(scope)
         self.assertEqual(nd.get_item(nd.sum(x)), 2.0)
+
+
+class Copies(Case):
+    """No copy of a handle is an address alone."""
+
+    def handles(self):
+        model, manager, held = nd.sequential([nd.linear_module(1, 3, 2, False)]), nd.manager("copied"), nd.list_new()
+        return nd.ones([2], "float32"), model, nd.sgd(model), manager, held, nd.map_new(), nd.weak_new(held), nd.state_new()
+
+    def test_a_copy_is_another_handle_of_the_object(self):
+        for handle in self.handles():
+            before = nd.get_count(handle)
+            copied = copy.copy(handle)
+            self.assertIs(type(copied), type(handle))
+            self.assertEqual((copied.address, nd.get_count(handle)), (handle.address, before + 1))
+            del copied
+            self.assertEqual(nd.get_count(handle), before)
+
+    def test_a_copy_outlives_the_first_handle(self):
+        x = nd.arange(0, 6, 1, "float32")
+        x.label = "kept"
+        y = copy.copy(x)
+        del x
+        self.assertEqual((y[5].item(), y.label, nd.get_count(y)), (5.0, "kept", 1))
+        inside = copy.copy({"w": y})
+        del y
+        self.assertEqual(inside["w"][5].item(), 5.0)
+
+    def test_no_handle_is_deep_copied_or_pickled(self):
+        for handle in self.handles():
+            before = nd.get_count(handle)
+            for refused in (copy.deepcopy, *(functools.partial(pickle.dumps, protocol=p) for p in range(pickle.HIGHEST_PROTOCOL + 1))):
+                for given in (handle, {"w": handle}):
+                    with self.assertRaisesRegex(TypeError, type(handle).__name__):
+                        refused(given)
+            self.assertEqual(nd.get_count(handle), before)
+        del handle, given, refused
+        x = nd.ones([2], "float32")
+        for refused, instead in ((copy.deepcopy, r"nd\.clone\(\)"), (pickle.dumps, r"nd\.save_npy\(\)")):
+            with self.assertRaisesRegex(TypeError, instead):
+                refused(x)
+
+    def test_what_its_own_function_ends_has_one_handle(self):
+        scope, snapshot = nd.scope_begin(), nd.snapshot_new(None)
+        for handle in (scope, snapshot):
+            for refused in (copy.copy, copy.deepcopy, pickle.dumps):
+                with self.assertRaises(TypeError):
+                    refused(handle)
+        nd.snapshot_free(snapshot)
+        nd.scope_end(scope)
+
+    def test_what_else_holds_addresses_is_not_copied(self):
+        held, x = nd.map_new(), nd.ones([2], "float32")
+        nd.map_set(held, "x", x)
+        options = nd.new_struct("nd_backward_options", grad=x)
+        for given in (x.__dlpack__(), held.items(), iter(x), options):
+            for refused in (copy.copy, copy.deepcopy, pickle.dumps):
+                with self.assertRaises((TypeError, ValueError)):
+                    refused(given)
+        del given
+        key = nd.key_new(7)
+        self.assertEqual(pickle.loads(pickle.dumps((key.seed, key.stream))), (key.seed, key.stream))
 
 
 class Defaults(Case):

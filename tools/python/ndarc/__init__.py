@@ -29,6 +29,8 @@ class Tensor(Handle):
     """An nd_tensor. Operators are the functions of their names; indices make views."""
 
     __array_ufunc__ = None  # NumPy's numbers leave operators with tensors to these
+    instead_of_deepcopy = "nd.clone() copies its elements"
+    instead_of_pickle = "nd.save_npy() and nd.save_safetensors() write files"
 
     @property
     def ndim(self):

@@ -99,6 +99,9 @@ class Handle:
 
     counted = True  # else what some other function ends, such as a scope
 
+    instead_of_deepcopy = "copy.copy() makes another handle of the same object"
+    instead_of_pickle = "nd.save_parameters() and nd.save_state() write files"
+
     def __init__(self, address):
         """Takes over a reference; Handle.borrow() adds one."""
         self._address = address
@@ -108,6 +111,23 @@ class Handle:
         """A handle on an object whose address somebody else holds, such as a C program's."""
         library.nd_object_retain(ctypes.c_void_p(address))
         return cls(address)
+
+    def __copy__(self):
+        """Another handle of the same object."""
+        if not self.counted:
+            raise TypeError(f"a {type(self).__name__} has one handle and is not copied")
+        made = type(self).__new__(type(self))
+        library.nd_object_retain(ctypes.c_void_p(self._address))
+        made.__dict__.update(self.__dict__)
+        return made
+
+    def __deepcopy__(self, memo):
+        instead = self.instead_of_deepcopy if self.counted else "it is used where it was made"
+        raise TypeError(f"a {type(self).__name__} is not deep-copied: {instead}")
+
+    def __reduce_ex__(self, protocol):
+        instead = self.instead_of_pickle if self.counted else "it is used where it was made"
+        raise TypeError(f"a {type(self).__name__} is not pickled: {instead}")
 
     @property
     def address(self):
