@@ -17,10 +17,12 @@ import ctypes as _ctypes
 import functools as _functools
 import tempfile as _tempfile
 import threading as _threading
+from operator import index as _index
 
 from . import dlpack as _dlpack
 from .binding import DTYPES, Error, Handle, Number, call, handle_class, handle_classes, headers as _headers
-from .binding import library as _library, new_struct, raise_error as _raise_error, struct_type as _struct_type
+from .binding import library as _library, new_struct, raise_error as _raise_error, real_number as _real_number
+from .binding import struct_type as _struct_type
 
 __all__ = "DTYPES Error Handle Manager Number Tensor call dump enable_grad from_dlpack manager new_struct no_grad tensor".split()
 
@@ -146,7 +148,7 @@ class Tensor(Handle):
                     stop = -(2**63)  # to the first
                 x, axis = call("nd_slice", x, start, stop, step, axis), axis + 1
             else:
-                index = k.__index__()
+                index = _index(k)
                 if not -x.shape[axis] <= index < x.shape[axis]:
                     raise IndexError(f"index {index} of an axis of size {x.shape[axis]}")
                 x = call("nd_select", x, index, axis)
@@ -178,9 +180,9 @@ def _number_like(x, number):
 def _operator(name, number=None, swapped=False):
     def apply(self, other=None):
         if not isinstance(other, Tensor):
-            if hasattr(other, "item") and not getattr(other, "ndim", 1):
-                other = other.item()  # a number of NumPy's
-            if not isinstance(other, (int, float)):
+            try:
+                other = _real_number(other)
+            except TypeError:
                 return NotImplemented
             if number and not swapped:
                 return call(number, self, other)

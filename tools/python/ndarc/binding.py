@@ -4,10 +4,12 @@ Which of a function's parameters a Python argument stands for is read from their
 
     handles              a Tensor or another Handle, None for NULL
     count and arrays     one sequence for each array; the count is its length; None: no elements
-    nd_number            an int, a float or a bool
+    nd_number, double    a bool, an int, or another real number, which becomes a float; an array or tensor without axes: its item
     nd_dtype             its name ("float32"), a NumPy dtype, or its number
     nd_device            "cpu", "cuda:1"
     nd_key               an int (the seed), or a key
+    bool                 a bool, 0 or 1
+    integers             an int, or what has __index__
     other enumerations   the end of a constant's name ("sum" for ND_REDUCTION_SUM), or its number
     options              None, or the fields as keyword arguments of the call
     FILE *               an open file of Python, or None
@@ -19,6 +21,7 @@ end of a call are NULL, no elements, false, or 0 for an enumeration. An error of
 
 import ctypes
 import math
+import operator
 import os
 import pathlib
 import struct
@@ -81,17 +84,34 @@ class Number(ctypes.Structure):
 
     @classmethod
     def of(cls, value):
+        value = real_number(value)
         if isinstance(value, float):
             return cls(0, struct.unpack("Q", struct.pack("d", value))[0])
-        value = int(value)
         if not -(2**63) <= value < 2**64:
             raise OverflowError(f"{value} is beyond 64 bits")
-        return cls(1, value % 2**64) if value < 2**63 else cls(2, value)
+        return cls(2, value) if isinstance(value, bool) or value >= 2**63 else cls(1, value % 2**64)
 
     def value(self):
         if self.kind == 0:
             return struct.unpack("d", struct.pack("Q", self.bits))[0]
         return self.bits - 2**64 if self.kind == 1 and self.bits >= 2**63 else self.bits
+
+
+def real_number(value):
+    """The bool, int or float that an argument stands for: of an array or tensor without axes its item."""
+    if getattr(value, "ndim", 0):
+        raise TypeError(f"a {type(value).__name__} with axes is no number")
+    if getattr(value, "requires_grad", False):
+        raise TypeError(f"a {type(value).__name__} that requires a gradient is no number, which has none: nd.detach() drops it")
+    if hasattr(value, "ndim") and hasattr(value, "item"):
+        value = value.item()
+    if isinstance(value, (bool, float)):
+        return value
+    if hasattr(type(value), "__index__"):
+        return operator.index(value)
+    if hasattr(type(value), "__float__"):
+        return float(value)
+    raise TypeError(f"{value!r} is no number")
 
 
 class Handle:
@@ -230,11 +250,9 @@ def _set_field(made, field, value):
         if len(values) > len(array):
             raise ValueError(f"{field.name} has {len(array)} places")
         for place, element in enumerate(values):
-            array[place] = element
-    elif isinstance(value, Handle):
+            array[place] = _value(field.base, element)
+    elif isinstance(value, Handle) and field.stars:
         setattr(made, field.name, value.address)
-    elif isinstance(value, (list, tuple)) and field.base in headers.structs:
-        setattr(made, field.name, struct_type(field.base)(*value))
     elif field.base == "char":
         setattr(made, field.name, value.encode() if isinstance(value, str) else value)
     else:
@@ -245,16 +263,22 @@ def _value(base, value):
     """A value that is passed as such."""
     if base == "nd_number":
         return value if isinstance(value, Number) else Number.of(value)
-    if base == "nd_dtype" and not isinstance(value, int):
+    if base in ("double", "float"):
+        return float(real_number(value))
+    if base == "bool":
+        return _bool(value)
+    if base == "nd_dtype" and not hasattr(type(value), "__index__"):
         if str(value) not in _DTYPE_NUMBERS:
             raise TypeError(f"{value!r} is no dtype: {', '.join(DTYPES)}")
         return _DTYPE_NUMBERS[str(value)]
     if base == "nd_device" and isinstance(value, str):
         kind, _, index = value.partition(":")
-        return struct_type("nd_device")(_DEVICES[kind], int(index or 0))
-    if base == "nd_key" and isinstance(value, int):
+        value = (_DEVICES[kind], int(index or 0))
+    if base == "nd_key" and hasattr(type(value), "__index__"):
         library.nd_key_new.restype = struct_type("nd_key")
-        return library.nd_key_new(ctypes.c_uint64(value))
+        return library.nd_key_new(ctypes.c_uint64(_checked("uint64_t", value)))
+    if base in headers.structs:
+        return _struct(base, value)
     if base in headers.enums and isinstance(value, str):
         ending, names = "_" + value.upper(), headers.enums[base]
         common = os.path.commonprefix(list(names)).rpartition("_")[0]
@@ -266,12 +290,33 @@ def _value(base, value):
     return _checked(base, value)
 
 
+def _bool(value):
+    number = real_number(value)
+    if isinstance(number, float) or number not in (0, 1):
+        raise TypeError(f"{value!r} is no bool")
+    return bool(number)
+
+
+def _struct(name, value):
+    """A struct that is passed as such, or a sequence of its fields."""
+    if isinstance(value, (list, tuple)):
+        made, fields = struct_type(name)(), headers.structs[name]
+        if len(value) != len(fields):
+            raise TypeError(f"{value!r} is no {name}, which has {len(fields)} fields")
+        for field, element in zip(fields, value):
+            _set_field(made, field, element)
+        return made
+    if not isinstance(value, struct_type(name)):
+        raise TypeError(f"{value!r} is no {name}")
+    return value
+
+
 def _checked(base, value):
     """A number that the C type holds, which ctypes would cut."""
-    if base not in _RANGES:
+    if base not in _RANGES and base not in headers.enums:
         return value
-    value = value.__index__()
-    low, high = _RANGES[base]
+    value = operator.index(value)
+    low, high = _RANGES.get(base, _RANGES["int"])
     if not low <= value < high:
         raise OverflowError(f"{value} is no {base}")
     return value
@@ -302,13 +347,14 @@ class _Call:
         self.kept.append(values)
         if parameter.base in _BASIC and parameter.base != "char":
             kind = _BASIC[parameter.base]
+            values = [_value(parameter.base, value) for value in values]
         else:
             kind = ctypes.c_char_p if parameter.base == "char" else ctypes.c_void_p
             values = [_text(value) if parameter.base == "char" else self.address_of(parameter, value) for value in values]
             # The library takes handles over in an array that it may write to.
             if not parameter.is_const and parameter.stars == 2:
                 self.consumed += [value for value in values if value]
-        made = (kind * max(1, len(values)))(*(_checked(parameter.base, value) for value in values))
+        made = (kind * max(1, len(values)))(*values)
         self.kept += [made, values]
         return made, len(values)
 
