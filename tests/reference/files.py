@@ -36,7 +36,7 @@ NUMPY_DTYPES = [name for name in nd.DTYPES if name != "bfloat16"]
 
 def name_of(x):
     text = ctypes.create_string_buffer(200)
-    return nd.get_name(x, ctypes.addressof(text), len(text))
+    return nd.get_name(x, text, len(text))
 
 
 def same(a, b):

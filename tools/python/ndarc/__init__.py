@@ -85,7 +85,7 @@ class Tensor(Handle):
             return call("nd_get_item", self)
         if self.dtype == "uint64":
             value = _ctypes.c_uint64()
-            call("nd_copy_to_host", self, _ctypes.addressof(value), 8)
+            call("nd_copy_to_host", self, value, 8)
             return value.value
         value = call("nd_get_item_i64", self)
         return bool(value) if self.dtype == "bool" else value
@@ -331,7 +331,7 @@ def tensor(values, dtype=None):
     if dtype is None and array.dtype == numpy.float64 and not hasattr(values, "dtype"):
         array = array.astype(numpy.float32)  # Python's floats, as everywhere
     array = array.astype(array.dtype.newbyteorder("="), copy=False)
-    return call("nd_from_data", array.ctypes.data, array.shape, str(array.dtype))
+    return call("nd_from_data", _ctypes.c_void_p(array.ctypes.data), array.shape, str(array.dtype))
 
 
 def dump(manager=None):

@@ -13,6 +13,9 @@ Which of a function's parameters a Python argument stands for is read from their
     other enumerations   the end of a constant's name ("sum" for ND_REDUCTION_SUM), or its number
     options              None, or the fields as keyword arguments of the call
     FILE *               an open file of Python, or None
+    char *               a str, bytes or a path; memory that is written: a buffer, such as a bytearray or an array of ctypes
+    memory               a buffer, where the function has done with it when it returns; else, and there too, ctypes.c_void_p(address)
+    functions            an instance of a ctypes.CFUNCTYPE, or None
     ret_...              no argument: results of the call, in this order; NAME=False passes NULL
 
 A handle that a function returns as `const T *` is borrowed, and retained here; a `T *` is owned. Arguments that are missing at the
@@ -59,8 +62,13 @@ _BASIC = {
     "uint64_t": ctypes.c_uint64,
     "uint8_t": ctypes.c_uint8,
 }
-# What an address may be given for: memory, and descriptions that live elsewhere.
-_PLAIN = set(_BASIC) | {"void", "DLManagedTensorVersioned", "DLManagedTensor"}
+# Pointers to memory and not to one thing of a type; of those to void, these are handles.
+_MEMORY = {"void", "char", "DLManagedTensorVersioned", "DLManagedTensor"}
+_OBJECTS = {"object", "context", "target", "kept"}
+# Functions that have done with memory when they return.
+_WITHIN_THE_CALL = {"nd_copy_to_host", "nd_decode_image", "nd_from_data", "nd_module_new"}
+_ADDRESSES = (ctypes.c_void_p, ctypes._Pointer)
+_C_VALUES = (ctypes.Structure, ctypes._SimpleCData)
 _RANGES = {
     "int": (-(2**31), 2**31), "int32_t": (-(2**31), 2**31), "uint32_t": (0, 2**32), "int64_t": (-(2**63), 2**63),
     "uint64_t": (0, 2**64), "size_t": (0, 2**64), "uint8_t": (0, 2**8),
@@ -122,15 +130,21 @@ class Handle:
     instead_of_deepcopy = "copy.copy() makes another handle of the same object"
     instead_of_pickle = "nd.save_parameters() and nd.save_state() write files"
 
-    def __init__(self, address):
-        """Takes over a reference; Handle.borrow() adds one."""
-        self._address = address
+    def __init__(self, *_):
+        raise TypeError("functions such as nd.tensor() make handles, and borrow() makes one of an address")
+
+    @classmethod
+    def take(cls, address):
+        """A handle that takes over a reference to the object at an address."""
+        made = cls.__new__(cls)
+        made._address = operator.index(address)
+        return made
 
     @classmethod
     def borrow(cls, address):
         """A handle on an object whose address somebody else holds, such as a C program's."""
         library.nd_object_retain(ctypes.c_void_p(address))
-        return cls(address)
+        return cls.take(address)
 
     def __copy__(self):
         """Another handle of the same object."""
@@ -169,7 +183,7 @@ library.nd_error_get_message.restype = ctypes.c_char_p
 library.nd_status_get_name.restype = ctypes.c_char_p
 
 # Parameters that take over a reference without being an array.
-_CONSUMED = {("nd_object_tmp", "object"), ("nd_scope_adopt", "object")}
+_CONSUMED = {("nd_object_tmp", "object"), ("nd_scope_adopt", "object"), ("nd_object_release", "object")}
 # Python's class for each type of handle; those that are not here are made when one is met.
 handle_classes = {}
 before_calls = None  # what ndarc.dlpack may have left to do; set once, while it is imported
@@ -190,7 +204,7 @@ def handle_of(address, base="nd_object"):
         library.nd_object_get_type.restype = ctypes.POINTER(struct_type("nd_type"))
         name = library.nd_object_get_type(ctypes.c_void_p(address)).contents.name.decode()
         base = f"nd_{name}" if f"nd_{name}" in handle_classes else "nd_object"
-    return handle_class(base)(address)
+    return handle_class(base).take(address)
 
 
 def raise_error():
@@ -213,11 +227,22 @@ def _ctype(of):
     return kind
 
 
+class _Struct(ctypes.Structure):
+    """A struct of the headers, whose fields take what arguments take and keep what they point to."""
+
+    def __setattr__(self, name, value):
+        field = self._declared.get(name)
+        if not field:
+            raise AttributeError(f"{type(self).__name__} has no field {name}")
+        _set_field(self, field, value)
+
+
 def struct_type(name):
     """The ctypes structure of a struct of the headers."""
     if name not in _structs:
         fields = [(field.name, _ctype(field)) for field in headers.structs[name]]
-        _structs.setdefault(name, type(name, (ctypes.Structure,), {"_fields_": fields}))  # another thread may have been faster
+        declared = {field.name: field for field in headers.structs[name]}
+        _structs.setdefault(name, type(name, (_Struct,), {"_fields_": fields, "_declared": declared}))  # another thread may have been faster
     return _structs[name]
 
 
@@ -251,12 +276,30 @@ def _set_field(made, field, value):
             raise ValueError(f"{field.name} has {len(array)} places")
         for place, element in enumerate(values):
             array[place] = _value(field.base, element)
-    elif isinstance(value, Handle) and field.stars:
-        setattr(made, field.name, value.address)
+        return
+    if field.stars:
+        pointed, value = value, _field_pointer(field, value)
+        made.__dict__[field.name] = pointed  # which lives as long as the struct
     elif field.base == "char":
-        setattr(made, field.name, value.encode() if isinstance(value, str) else value)
+        value = value.encode() if isinstance(value, str) else value
     else:
-        setattr(made, field.name, _value(field.base, value) if not field.stars else value)
+        value = _value(field.base, value)
+    ctypes.Structure.__setattr__(made, field.name, value)
+
+
+def _field_pointer(field, value):
+    if value is None or isinstance(value, ctypes.c_void_p):
+        return value
+    if field.is_callback:
+        return _callback(field, value)
+    if field.base == "char":
+        return _text(value)
+    if field.base == "void" and isinstance(value, _C_VALUES):
+        return ctypes.cast(ctypes.pointer(value), ctypes.c_void_p)
+    wanted = None if field.base == "void" else handle_class(field.base)
+    if not wanted or not isinstance(value, wanted):
+        raise TypeError(f"{field.name} is {value!r} and must be {f'of {wanted.__name__}' if wanted else 'an address: ctypes.c_void_p(address)'}")
+    return value.address
 
 
 def _value(base, value):
@@ -329,6 +372,7 @@ class _Call:
         self.function, self.given, self.keywords = function, list(arguments), dict(keywords)
         self.passed, self.kept, self.results = [], [], []
         self.counts = []
+        self.lengths = {}  # of Python's memory, by the place of the argument
         self.consumed = []  # addresses of which the function takes over a reference
 
     def next_argument(self, parameter):
@@ -361,7 +405,7 @@ class _Call:
     def address_of(self, parameter, argument):
         """Of a handle of the right kind; None is NULL."""
         wanted = Handle if parameter.base in ("nd_object", "void") else handle_class(parameter.base)
-        if argument is not None and not isinstance(argument, wanted):
+        if argument is not None and not (isinstance(argument, wanted) and (argument.counted or wanted is not Handle)):
             raise TypeError(f"{self.function.name}: {parameter.name} is {argument!r} and must be of {wanted.__name__}")
         return None if argument is None else argument.address
 
@@ -392,21 +436,17 @@ class _Call:
         return length + (parameter.name == "milestones" and arrays > 1)
 
     def check_memory(self):
-        """Python's memory holds what is read of it."""
+        """Python's memory is as long as what is read of it or written."""
         parameters = self.function.parameters
-        for at, memory in enumerate(self.passed[:-1]):
-            if not isinstance(memory, bytes) or parameters[at].base != "void":
-                continue
-            if parameters[at + 1].name == "bytes":
-                wanted = self.passed[at + 1].value
-            elif self.function.name == "nd_from_data":
+        for at, length in self.lengths.items():
+            if self.function.name == "nd_from_data":
                 ndim, shape, dtype = self.passed[1:]
                 library.nd_dtype_get_size.restype = ctypes.c_size_t
                 wanted = math.prod(shape[: ndim.value] if ndim.value else []) * library.nd_dtype_get_size(dtype)
             else:
-                continue
-            if wanted > len(memory):
-                raise ValueError(f"{self.function.name}: {len(memory)} bytes were given and {wanted} would be read")
+                wanted = self.passed[at + 1].value
+            if wanted > length:
+                raise ValueError(f"{self.function.name}: {parameters[at].name} has {length} bytes and must have {wanted}")
 
     def pass_one(self, parameter):
         if parameter.name.startswith("ret_"):
@@ -414,38 +454,56 @@ class _Call:
         if parameter.stars == 1 and parameter.base.endswith("_options") and parameter.base in headers.structs:
             return self.pass_options(parameter)
         argument = self.next_argument(parameter)
-        if parameter.base == "FILE" and argument is not None:
-            argument = self.open_stream(argument)
-        if parameter.stars:
-            self.kept.append(argument)
+        self.kept.append(argument)
+        if parameter.base == "FILE":
+            self.passed.append(None if argument is None else self.open_stream(argument))
+        elif parameter.is_callback or _is_callback(parameter):
+            self.passed.append(_callback(parameter, argument))
+        elif parameter.stars:
             self.passed.append(self.pointer(parameter, argument))
-        elif _is_callback(parameter):
-            self.kept.append(argument)
-            self.passed.append(None if argument is None else ctypes.cast(argument, ctypes.c_void_p))
         else:
             value = _value(parameter.base, argument)
             self.passed.append(value if isinstance(value, ctypes.Structure) else _ctype(parameter)(value))
         return None
 
     def pointer(self, parameter, argument):
-        if argument is None or parameter.base == "FILE":
-            return argument and ctypes.c_void_p(argument)
-        if parameter.base == "char":
-            return ctypes.c_void_p(argument) if isinstance(argument, int) else _text(argument)
-        if isinstance(argument, bytes) and parameter.base == "void" and parameter.is_const:
-            return argument
-        if isinstance(argument, (ctypes.Structure, ctypes._SimpleCData)):
-            if parameter.base in headers.structs and not isinstance(argument, struct_type(parameter.base)):
-                raise TypeError(f"{self.function.name}: {parameter.name} is no {parameter.base}")
+        """What is passed for a pointer. An int is no address: who means one says ctypes.c_void_p(address)."""
+        if argument is None:
+            return None
+        if parameter.base == "char" and parameter.is_const:
+            return _text(argument)
+        if parameter.base in _MEMORY and parameter.name not in _OBJECTS:
+            return self.memory(parameter, argument)
+        kind = struct_type(parameter.base) if parameter.base in headers.structs else _BASIC.get(parameter.base)
+        if kind:
+            if isinstance(argument, _ADDRESSES):
+                return argument
+            if not isinstance(argument, kind):
+                raise TypeError(f"{self.function.name}: {parameter.name} is {argument!r} and must be of {kind.__name__}")
             return ctypes.byref(argument)
-        if isinstance(argument, int) and (parameter.base in _PLAIN or parameter.is_callback):
-            return ctypes.c_void_p(argument)
-        if parameter.is_callback:
-            return argument
         address = self.address_of(parameter, argument)
         if address and (self.function.name, parameter.name) in _CONSUMED:
             self.consumed.append(address)
         return ctypes.c_void_p(address)
+
+    def memory(self, parameter, argument):
+        """Memory that the function reads, or writes where it is not const."""
+        if isinstance(argument, _ADDRESSES):
+            return argument
+        if parameter.base != "char" and self.function.name not in _WITHIN_THE_CALL:
+            if isinstance(argument, _C_VALUES) and parameter.base == "void":
+                return ctypes.byref(argument)
+            raise TypeError(f"{self.function.name}: {parameter.name} is {argument!r} and must be an address: ctypes.c_void_p(address)")
+        try:
+            view = memoryview(argument)
+        except (TypeError, ValueError):
+            raise TypeError(f"{self.function.name}: {parameter.name} is {argument!r} and must be a buffer, or ctypes.c_void_p(address)") from None
+        if view.readonly and not parameter.is_const:
+            raise TypeError(f"{self.function.name}: {parameter.name} is written, and {argument!r} is read-only")
+        self.lengths[len(self.passed)] = view.nbytes
+        if parameter.is_const and (view.readonly or not view.c_contiguous):
+            return view.tobytes()
+        return (ctypes.c_char * view.nbytes).from_buffer(argument)
 
     def pass_options(self, parameter):
         """Options given as a struct or None in their place, or as keywords."""
@@ -454,7 +512,6 @@ class _Call:
         options = self.given.pop(0) if self.given else None
         if options is None and given:
             options = _new_struct(parameter.base, self.function.name, given)
-            self.kept += list(given.values())
         self.kept.append(options)
         self.passed.append(self.pointer(parameter, options))
 
@@ -502,22 +559,36 @@ class _Call:
         return max(0, library.nd_get_size(operand, axis))
 
     def open_stream(self, file):
+        if not hasattr(file, "fileno"):
+            raise TypeError(f"{self.function.name}: {file!r} is no open file")
         file.flush()
         libc = ctypes.CDLL(None)
         libc.fdopen.restype = ctypes.c_void_p
-        stream = libc.fdopen(os.dup(file.fileno()), b"a")
+        descriptor = os.dup(file.fileno())
+        stream = libc.fdopen(descriptor, b"a")
+        if not stream:
+            os.close(descriptor)
+            raise ValueError(f"{self.function.name}: {file!r} is not open for writing")
+        stream = ctypes.c_void_p(stream)
         self.streams = getattr(self, "streams", []) + [stream]
         return stream
 
     def close_streams(self):
         for stream in getattr(self, "streams", []):
-            ctypes.CDLL(None).fclose(ctypes.c_void_p(stream))
+            ctypes.CDLL(None).fclose(stream)
 
 
 def _is_callback(parameter):
     """A type of functions, such as nd_hook, which is an instance of a ctypes.CFUNCTYPE in Python."""
     known = parameter.base in _BASIC or parameter.base in headers.enums or parameter.base in headers.structs or parameter.base in _structs
     return not parameter.stars and not known
+
+
+def _callback(parameter, argument):
+    """The address of a function, as a ctypes.c_void_p."""
+    if argument is not None and not isinstance(argument, (ctypes._CFuncPtr, ctypes.c_void_p)):
+        raise TypeError(f"{parameter.name} is {argument!r} and must be an instance of a ctypes.CFUNCTYPE")
+    return ctypes.cast(argument, ctypes.c_void_p)
 
 
 def _is_array(parameter):

@@ -117,4 +117,4 @@ def take_in(array):
     address = function(ctypes.c_void_p(_python.PyCapsule_GetPointer(capsule, name)))
     raise_error()
     _python.PyCapsule_SetName(capsule, _USED[name])
-    return handle_class("nd_tensor")(address)
+    return handle_class("nd_tensor").take(address)
