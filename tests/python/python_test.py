@@ -9,6 +9,7 @@ import decimal
 import fractions
 import functools
 import gc
+import operator
 import os
 import pathlib
 import pickle
@@ -208,6 +209,46 @@ class Calls(Case):
             self.assertEqual(made[2].item(), expected)
         self.assertTrue((x > 2)[2].item())
         self.assertEqual((x @ x).item(), 14.0)
+
+    def test_numbers_on_either_side_follow_one_rule(self):
+        """That of nd_add_scalar(): the tensor's dtype, and float32 where it is of integers and the number has a fraction."""
+        for dtype in nd.DTYPES[1:]:
+            x, is_float = nd.full([2], 3, dtype), "float" in dtype
+            for number in (2, 2.0, 2.5, True, 1, float("inf")):
+                of_rule = dtype if is_float or isinstance(number, int) or number.is_integer() else "float32"
+                n = nd.full([2], number, of_rule)
+                for apply, whole in ((operator.add, nd.add), (operator.sub, nd.sub), (operator.mul, nd.mul), (operator.truediv, nd.div),
+                                     (operator.floordiv, nd.floor_divide), (operator.mod, nd.remainder), (operator.pow, nd.pow)):  # fmt: skip
+                    direct, reflected = apply(x, number), apply(number, x)
+                    expected = "float32" if apply is operator.truediv and not is_float else of_rule
+                    self.assertEqual((direct.dtype, reflected.dtype), (expected, expected), (apply, dtype, number))
+                    for made, known in ((direct, whole(x, n)), (reflected, whole(n, x))):
+                        self.assertEqual(str(made[1].item()), str(known[1].item()), (apply, dtype, number))
+        for large in (2**60 + 1, -(2**63)):
+            x = nd.full([1], 1, "int64")
+            self.assertEqual((x * large).item(), (large * x).item())
+            self.assertEqual((large * x).item(), large)
+            self.assertEqual((x / large).item(), 1 / large)
+            self.assertEqual((large / x).item(), float(large))
+
+    def test_numbers_that_the_tensor_does_not_hold_on_either_side(self):
+        x = nd.full([2], 3, "uint8")
+        for number in (300, -1, 300.0, 1e30):
+            for apply in (operator.add, operator.sub, operator.mul, operator.pow, operator.floordiv, operator.mod, operator.eq, operator.lt):
+                for call in (lambda: apply(x, number), lambda: apply(number, x)):
+                    with self.assertRaises(nd.Error, msg=(apply, number)):
+                        call()
+            self.assertEqual(((x / number).dtype, (number / x).dtype), ("float32", "float32"))
+            self.assertAlmostEqual((number / x)[1].item() / (number / 3), 1, 6)
+
+    def test_comparisons_with_numbers(self):
+        large = nd.full([1], 2**53 + 1, "int64")
+        for number, less, equal in ((2.0**53, False, False), (2**53 + 1, False, True), (2.0**54, True, False)):
+            self.assertEqual(((large < number).item(), (number > large).item()), (less, less))
+            self.assertEqual(((large == number).item(), (number == large).item(), (large != number).item()), (equal, equal, not equal))
+        true = nd.full([1], True, "bool")
+        for number, equal in ((True, True), (1, True), (1.0, True), (2, False), (0.5, False), (-1, False)):
+            self.assertEqual(((true == number).item(), (number == true).item()), (equal, equal), number)
 
     def test_files_of_python_are_streams(self):
         x = nd.ones([3], "float32")

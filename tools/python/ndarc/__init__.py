@@ -170,10 +170,15 @@ class Tensor(Handle):
         return int(self.item())
 
 
-def _number_like(x, number):
-    """A tensor without axes that an operation with x takes for the number: an integer x becomes f32 with a fraction, as in C."""
-    fraction = isinstance(number, float) and not x.dtype.startswith(("float", "bfloat"))
-    made = call("nd_full", [], number, "float32" if fraction else x.dtype)
+def _number_like(x, number, divides):
+    """A tensor without axes that an operation with x takes for the number, by the rule of nd_add_scalar() and nd_div_scalar(): its dtype is
+    x's, and f32 where x is of integers and the number has a fraction, or they are divided; beside bool what is not 0 or 1 is f32, too."""
+    dtype = x.dtype
+    if not dtype.startswith(("float", "bfloat")):
+        is_integer = isinstance(number, int) or number.is_integer()
+        if divides or not is_integer or (dtype == "bool" and number not in (0, 1)):
+            dtype = "float32"
+    made = call("nd_full", [], number, dtype)
     return made if x.device == "cpu:0" else call("nd_to", made, x.device)
 
 
@@ -184,9 +189,9 @@ def _operator(name, number=None, swapped=False):
                 other = _real_number(other)
             except TypeError:
                 return NotImplemented
-            if number and not swapped:
+            if number:
                 return call(number, self, other)
-            other = _number_like(self, other)
+            other = _number_like(self, other, name == "nd_div")
         return call(name, other, self) if swapped else call(name, self, other)
 
     return apply
@@ -203,7 +208,8 @@ for _python, _name, _number in (
     ("matmul", "nd_matmul", None),
 ):
     setattr(Tensor, f"__{_python}__", _operator(_name, _number))
-    setattr(Tensor, f"__r{_python}__", _operator(_name, _number, swapped=True))
+    _commutes = _python in ("add", "mul")
+    setattr(Tensor, f"__r{_python}__", _operator(_name, _number if _commutes else None, swapped=True))
 for _python, _name in (("eq", "nd_equal"), ("ne", "nd_not_equal"), ("lt", "nd_less"), ("le", "nd_less_equal"), ("gt", "nd_greater"), ("ge", "nd_greater_equal")):
     setattr(Tensor, f"__{_python}__", _operator(_name))
 Tensor.__hash__ = Handle.__hash__  # by identity, as of every handle
