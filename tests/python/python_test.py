@@ -533,6 +533,14 @@ class Pointers(Case):
         self.refuse([lambda: assign("gradient", x)], AttributeError)
         self.assertEqual(options.grad, options.__dict__["grad"].address)
 
+    def test_texts_that_the_library_keeps(self):
+        balance = nd.balance_begin(None, "".join(["a ", "file"]), 7)
+        x = nd.ones([2], "float32")
+        texts = [b"x" * 6 + bytes([i]) for i in range(100)]
+        with self.assertRaisesRegex(nd.Error, "a file:7"):
+            nd.balance_end(balance, None)
+        del x, texts
+
     def test_a_release_is_not_that_of_python(self):
         x = nd.ones([2], "float32")
         nd.object_release(x)

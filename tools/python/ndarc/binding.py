@@ -184,6 +184,9 @@ library.nd_status_get_name.restype = ctypes.c_char_p
 
 # Parameters that take over a reference without being an array.
 _CONSUMED = {("nd_object_tmp", "object"), ("nd_scope_adopt", "object"), ("nd_object_release", "object")}
+# Texts that the library keeps by their address, and those that it was given.
+_KEPT_TEXTS = {("nd_balance_begin", "file"), ("nd_resource_new", "type_name")}
+_kept_texts = {}
 # Python's class for each type of handle; those that are not here are made when one is met.
 handle_classes = {}
 before_calls = None  # what ndarc.dlpack may have left to do; set once, while it is imported
@@ -471,7 +474,8 @@ class _Call:
         if argument is None:
             return None
         if parameter.base == "char" and parameter.is_const:
-            return _text(argument)
+            text = _text(argument)
+            return _kept_texts.setdefault(text, text) if (self.function.name, parameter.name) in _KEPT_TEXTS else text
         if parameter.base in _MEMORY and parameter.name not in _OBJECTS:
             return self.memory(parameter, argument)
         kind = struct_type(parameter.base) if parameter.base in headers.structs else _BASIC.get(parameter.base)
