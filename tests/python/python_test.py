@@ -757,6 +757,13 @@ class Copies(Case):
             with self.assertRaisesRegex(TypeError, instead):
                 refused(x)
 
+    def test_an_error_is_copied_whole(self):
+        with self.assertRaises(nd.Error) as caught:
+            nd.get_item(nd.ones([2], "float32"))
+        for copied in (copy.copy(caught.exception), pickle.loads(pickle.dumps(caught.exception))):
+            self.assertEqual((copied.status, str(copied)), (caught.exception.status, str(caught.exception)))
+        del caught
+
     def test_what_its_own_function_ends_has_one_handle(self):
         scope, snapshot = nd.scope_begin(), nd.snapshot_new(None)
         for handle in (scope, snapshot):

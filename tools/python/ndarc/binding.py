@@ -84,6 +84,9 @@ class Error(Exception):
         super().__init__(text)
         self.status = status
 
+    def __reduce__(self):
+        return type(self), (self.status, str(self))
+
 
 class Number(ctypes.Structure):
     """nd_number; the union as the bits of what is in it, because ctypes passes no unions by value."""
