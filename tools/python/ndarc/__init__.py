@@ -15,6 +15,7 @@ is that of ND_LIBRARY, else bazel-bin/libnd.so.0 of the repository, else the sys
 
 import ctypes as _ctypes
 import functools as _functools
+import math as _math
 import tempfile as _tempfile
 import threading as _threading
 from operator import index as _index
@@ -182,7 +183,17 @@ def _number_like(x, number, divides):
     return made if x.device == "cpu:0" else call("nd_to", made, x.device)
 
 
-def _operator(name, number=None, swapped=False):
+def _is_beyond(dtype, number):
+    """Whether no integer of the dtype is as large, or as small."""
+    kind = dtype.rstrip("0123456789")
+    if kind not in ("int", "uint"):
+        return False
+    values = 2 ** int(dtype[len(kind):])
+    low = 0 if kind == "uint" else -values // 2
+    return number == number and not low <= number < low + values
+
+
+def _operator(name, number=None, swapped=False, compares=False):
     def apply(self, other=None):
         if not isinstance(other, Tensor):
             try:
@@ -191,6 +202,8 @@ def _operator(name, number=None, swapped=False):
                 return NotImplemented
             if number:
                 return call(number, self, other)
+            if compares and _is_beyond(self.dtype, other):
+                other = _math.inf if other > 0 else -_math.inf
             other = _number_like(self, other, name == "nd_div")
         return call(name, other, self) if swapped else call(name, self, other)
 
@@ -211,7 +224,7 @@ for _python, _name, _number in (
     _commutes = _python in ("add", "mul")
     setattr(Tensor, f"__r{_python}__", _operator(_name, _number if _commutes else None, swapped=True))
 for _python, _name in (("eq", "nd_equal"), ("ne", "nd_not_equal"), ("lt", "nd_less"), ("le", "nd_less_equal"), ("gt", "nd_greater"), ("ge", "nd_greater_equal")):
-    setattr(Tensor, f"__{_python}__", _operator(_name))
+    setattr(Tensor, f"__{_python}__", _operator(_name, compares=True))
 Tensor.__hash__ = Handle.__hash__  # by identity, as of every handle
 for _python, _name in (("neg", "nd_neg"), ("abs", "nd_abs"), ("invert", "nd_bitwise_invert")):
     setattr(Tensor, f"__{_python}__", lambda self, name=_name: call(name, self))
