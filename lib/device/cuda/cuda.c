@@ -363,6 +363,7 @@ static nd_status cuda_synchronize(int index) {
     nd_status status = nd__cuda_enter_uncaptured(index, &device, &caller);
     if (status != ND_OK)
         return status;
+    const uint64_t sources = nd__cuda_peer_sources(device);
     for (int place = ND__CUDA_STREAMS - 1; place >= 0; place--)
         if (nd__cuda_stream_is_made(&device->streams[place])) {
             nd_status waited = empty_stream(&device->streams[place]);
@@ -370,7 +371,11 @@ static nd_status cuda_synchronize(int index) {
         }
     if (status == ND_OK)
         status = nd__cuda_data_status(device);
-    return status == ND_OK ? nd__cuda_peer_status(device) : status;
+    if (status != ND_OK)
+        return status;
+    status = nd__cuda_peer_status(device);
+    nd__cuda_peer_forget(device, sources);
+    return status;
 }
 
 // ------------------------------------------------------------------------------------------------

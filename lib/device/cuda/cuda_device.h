@@ -63,7 +63,7 @@ typedef struct nd_cuda_device {
     pthread_mutex_t lock; ///< of the first use, and of which streams are taken
     _Atomic bool ready;
     _Atomic bool failed;      ///< for good: who waited for it was told
-    _Atomic uint32_t sources; ///< cuda_peer.c: devices that it has data from, a bit for each
+    _Atomic uint64_t sources; ///< cuda_peer.c: devices that it has data from
     nd_cuda_stream streams[ND__CUDA_STREAMS];
     nd_cuda_stream capturing
         [ND__CUDA_STREAMS];    ///< on which a thread captures what it does on those of `streams`;

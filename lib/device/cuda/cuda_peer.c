@@ -9,6 +9,17 @@
 #include "lib/device/cuda/order.h"
 #include <stdatomic.h>
 
+/// Of `sources`: a bit for each device, and above them how many copies there were.
+#define DEVICES UINT64_C(0xFFFFFFFF)
+#define COPY (DEVICES + 1)
+
+static void note_source(nd_cuda_device *device, const nd_cuda_device *from) {
+    const uint64_t of_both = (atomic_load(&from->sources) & DEVICES) | UINT64_C(1) << from->index;
+    uint64_t before = atomic_load(&device->sources);
+    while (!atomic_compare_exchange_weak(&device->sources, &before, (before | of_both) + COPY)) {
+    }
+}
+
 /// By a stream of the destination's device. The driver goes through the host where one device
 /// cannot reach the other.
 nd_status nd__cuda_peer_copy(int index, void *destination, int source_index, const void *source,
@@ -31,7 +42,7 @@ nd_status nd__cuda_peer_copy(int index, void *destination, int source_index, con
     status = nd__order_before(stream, 2, accesses);
     if (status != ND_OK)
         return status;
-    atomic_fetch_or(&device->sources, UINT32_C(1) << from->index | atomic_load(&from->sources));
+    note_source(device, from);
     status = nd__cuda_status(cudaMemcpyPeerAsync(destination, device->ordinal, source,
                                                  from->ordinal, bytes, stream->handle));
     nd__order_after(stream, 2, accesses);
@@ -54,19 +65,22 @@ static nd_status status_of_source(int index) {
 }
 
 nd_status nd__cuda_peer_status(nd_cuda_device *device) {
-    if (atomic_load(&device->sources) == 0)
+    const uint64_t sources = atomic_load(&device->sources) & DEVICES;
+    if (sources == 0)
         return ND_OK;
-    const uint32_t sources = atomic_exchange(&device->sources, 0) & ~(UINT32_C(1) << device->index);
     nd_status status = ND_OK;
-    uint32_t lost = 0;
-    for (int index = 0; index < ND__CUDA_DEVICES; index++) {
-        if (!(sources >> index & 1))
-            continue;
-        const nd_status of_source = status_of_source(index);
-        if (of_source == ND_ERROR_DEVICE)
-            lost |= UINT32_C(1) << index;
-        status = status == ND_OK ? of_source : status;
-    }
-    atomic_fetch_or(&device->sources, lost);
+    for (int index = 0; index < ND__CUDA_DEVICES; index++)
+        if ((sources >> index & 1) && index != device->index) {
+            const nd_status of_source = status_of_source(index);
+            status = status == ND_OK ? of_source : status;
+        }
     return status;
+}
+
+uint64_t nd__cuda_peer_sources(nd_cuda_device *device) {
+    return atomic_load(&device->sources);
+}
+
+void nd__cuda_peer_forget(nd_cuda_device *device, uint64_t sources) {
+    atomic_compare_exchange_strong(&device->sources, &sources, sources & ~DEVICES);
 }
