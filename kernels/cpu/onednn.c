@@ -92,11 +92,15 @@ int64_t nd__onednn_least_bytes(void) {
     return INT64_MAX;
 }
 
+/// By the loops that were chosen, which are AVX2's where oneDNN's code is: before nd__onednn_enter()
+/// nothing of oneDNN's may be asked, since its first answers make what a fork waits for.
 bool nd__onednn_is_crowded(const nd__product *p) {
-    const unsigned avx512 = dnnl_cpu_isa_avx512_core;
-    if (((unsigned)dnnl_get_effective_cpu_isa() & avx512) == avx512 ||
-        nd__cpu_loops_now() == &nd__cpu_loops_baseline)
+#if defined(__x86_64__)
+    if (nd__cpu_loops_now() != &nd__cpu_loops_x86_64_v3)
         return false;
+#else
+    return false;
+#endif
     const int64_t crowded = ND__CROWDED_BYTES / (int64_t)sizeof(float);
     const int64_t rows = p->b.row_stride, columns = p->a.column_stride; // how far apart
     return (p->b.column_stride == 1 && rows % crowded == 0 && p->m >= LEAST_READS &&
