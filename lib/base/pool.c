@@ -273,7 +273,10 @@ static void begin_child(void) {
     forget_workers();
 }
 
+/// The process is known before the first computation: were it found out by who starts the first
+/// workers, he would forget the job that another thread has begun meanwhile.
 __attribute__((constructor)) static void watch_forks(void) {
+    pool.process = getpid();
     pthread_atfork(NULL, NULL, begin_child);
 }
 
