@@ -64,6 +64,18 @@ static void find_openmp(void) {
     *(void **)&openmp.set_num_threads = dlsym(RTLD_DEFAULT, "omp_set_num_threads");
 }
 
+/// oneDNN throws where it finds no memory, through pthread_once(), for which the C library opens what
+/// unwinds the stack when that is first needed, and ends the process when it cannot. So it is
+/// opened before; false where that fails. It is when this library is loaded, before a thread could:
+/// a fork beside that would leave the child a file that is open by half.
+static bool can_unwind(void) {
+    static atomic_bool can;
+    void *caller;
+    if (!atomic_load_explicit(&can, memory_order_relaxed) && backtrace(&caller, 1) > 0)
+        atomic_store_explicit(&can, true, memory_order_relaxed);
+    return atomic_load_explicit(&can, memory_order_relaxed);
+}
+
 // -------------------------------------------------------------------------------------------- exit
 
 static uint64_t now_ns(void) {
@@ -154,6 +166,7 @@ __attribute__((constructor(102))) static void begin(void) {
     has_end_key = pthread_key_create(&end_key, thread_has_ended) == 0;
     pthread_atfork(before_fork, in_parent, in_child);
     watch_thread();
+    can_unwind();
 }
 
 // --------------------------------------------------------------------------------- enter and leave
@@ -176,17 +189,6 @@ static bool has_room_for(uint32_t threads) {
 
 bool nd__onednn_has_room(void) {
     return has_room_for(1);
-}
-
-/// oneDNN throws where it finds no memory, through pthread_once(), for which the C library opens what
-/// unwinds the stack when that is first needed, and ends the process when it cannot. So it is
-/// opened before; false where that fails.
-static bool can_unwind(void) {
-    static atomic_bool can;
-    void *caller;
-    if (!atomic_load_explicit(&can, memory_order_relaxed) && backtrace(&caller, 1) > 0)
-        atomic_store_explicit(&can, true, memory_order_relaxed);
-    return atomic_load_explicit(&can, memory_order_relaxed);
 }
 
 bool nd__onednn_begin_code(void) {

@@ -3,12 +3,52 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+// -------------------------------------------------------------------------------------------------
+// the loader beside fork()
+
+// The C library lets a fork cut the loader in two: in the child what another thread was opening would be
+// known, but not whole, and the child would crash in the next look for a name. So a fork waits for
+// who is inside, and they for it. Several may be inside: the loader has a lock of its own.
+static pthread_rwlock_t fork_lock = PTHREAD_RWLOCK_INITIALIZER; ///< written by who forks
+static _Thread_local unsigned inside_here; ///< a library's constructor may come here again, or fork
+
+static void enter_loader(void) {
+    if (inside_here++ == 0)
+        pthread_rwlock_rdlock(&fork_lock);
+}
+
+static void leave_loader(void) {
+    if (--inside_here == 0)
+        pthread_rwlock_unlock(&fork_lock);
+}
+
+static void before_fork(void) {
+    if (inside_here == 0)
+        pthread_rwlock_wrlock(&fork_lock);
+}
+
+static void in_parent(void) {
+    if (inside_here == 0)
+        pthread_rwlock_unlock(&fork_lock);
+}
+
+static void in_child(void) {
+    pthread_rwlock_init(&fork_lock, NULL);
+    if (inside_here > 0)
+        pthread_rwlock_rdlock(&fork_lock);
+}
+
+__attribute__((constructor)) static void watch_forks(void) {
+    pthread_atfork(before_fork, in_parent, in_child);
+}
 
 // -------------------------------------------------------------------------------------------------
 // one file
@@ -63,12 +103,20 @@ void *nd__optional_open_file(const char *file, bool *ret_short) {
         *ret_short = true;
         return NULL;
     }
+    enter_loader();
     errno = 0;
     void *opened = dlopen(file, RTLD_NOW | RTLD_LOCAL);
     int error = errno;
     if (!opened && failed_for_shortage(error, dlerror()))
         *ret_short = true;
+    leave_loader();
     return opened;
+}
+
+static void close_file(void *file) {
+    enter_loader();
+    dlclose(file);
+    leave_loader();
 }
 
 // -------------------------------------------------------------------------------------------------
@@ -104,7 +152,7 @@ static void *look_for(const nd_optional *library, bool *ret_short) {
         return NULL;
     void *functions = find_all(library, file, ret_short);
     if (!functions)
-        dlclose(file);
+        close_file(file);
     return functions;
 }
 

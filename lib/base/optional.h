@@ -3,8 +3,8 @@
 //
 // Invariant: only success is remembered. Where a file is not there the next call looks again, and so
 // it does where there was no memory, no address space or no file descriptor to open it: that is not
-// a machine's lack of the library, and is told apart from it. No lock is held over anything here, so
-// that a child of a fork may open what another thread of its parent was opening.
+// a machine's lack of the library, and is told apart from it. A fork waits until nobody is opening
+// anything here, so that its child may open what another thread of its parent was opening.
 #ifndef ND_LIB_BASE_OPTIONAL_H
 #define ND_LIB_BASE_OPTIONAL_H
 #include <nd/error.h>
