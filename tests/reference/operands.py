@@ -6,7 +6,7 @@ Arguments that say what they are (Long, Axes, Shape ...) are for the reader: the
 import numpy as np
 import ndarc
 from ndarc import DTYPES, Error, Tensor, call, no_grad
-from ndarc.binding import headers, library
+from ndarc.library import headers, library
 
 try:
     import ml_dtypes  # bfloat16 for NumPy, if somebody has installed it

@@ -8,7 +8,7 @@
         array = np.from_dlpack(y)                           # the tensor's memory
     print(step.report.escaped_objects)
 
-What a function takes and gives back is said in its C header; how Python's arguments become C's, in ndarc.binding. Nothing is
+What a function takes and gives back is said in its C header; how Python's arguments become C's, in ndarc.calls. Nothing is
 computed here and nothing is kept: a Tensor is a reference that is released with its Python object, as by nd_release(). The library
 is that of ND_LIBRARY, else bazel-bin/libnd.so.0 of the repository, else the system's; the headers are those of ND_INCLUDE.
 """
@@ -21,9 +21,10 @@ import threading as _threading
 from operator import index as _index
 
 from . import dlpack as _dlpack
-from .binding import DTYPES, Error, Handle, Number, call, handle_class, handle_classes, headers as _headers
-from .binding import library as _library, new_struct, raise_error as _raise_error, real_number as _real_number
-from .binding import struct_type as _struct_type
+from .calls import call
+from .handles import Handle, handle_classes
+from .library import Error, headers as _headers, library as _library, raise_error as _raise_error
+from .values import DTYPES, Number, new_struct, real_number as _real_number, struct_type as _struct_type
 
 __all__ = "DTYPES Error Handle Manager Number Tensor call dump enable_grad from_dlpack manager new_struct no_grad tensor".split()
 

@@ -7,8 +7,9 @@ import ctypes
 import sys
 import threading
 
-from . import binding
-from .binding import Error, handle_class, library, raise_error
+from . import calls
+from .handles import handle_class
+from .library import Error, library, raise_error
 
 _VERSIONED, _UNVERSIONED = b"dltensor_versioned", b"dltensor"
 # Capsules keep the address of their name.
@@ -83,7 +84,7 @@ def _sweep():
         _sweeping.release()
 
 
-binding.before_calls = _sweep
+calls.before_calls = _sweep
 
 
 def export(tensor, max_version, copied=False):
