@@ -93,6 +93,12 @@ const char *nd__registry_device_text(nd_device device) {
     return text;
 }
 
+const char *nd__registry_answer_text(nd_status status) {
+    return status == ND_ERROR_INVALID_ARGUMENT
+               ? "ND_ERROR_INVALID_ARGUMENT: an index was out of range"
+               : nd_status_get_name(status);
+}
+
 nd_status nd__registry_device_check(const char *operation, nd_device device) {
     if (!nd__kind_exists(device.kind))
         return nd__error(ND_ERROR_DEVICE, "%s: there is no device kind %d", operation,
@@ -148,7 +154,7 @@ nd_status nd__registry_synchronize(const char *operation, nd_device device) {
     nd__callback_destroy_deferred();
     if (status != ND_OK)
         return nd__error(status, "%s: work queued earlier on %s failed with %s", operation,
-                         nd__registry_device_text(device), nd_status_get_name(status));
+                         nd__registry_device_text(device), nd__registry_answer_text(status));
     return ND_OK;
 }
 

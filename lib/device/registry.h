@@ -14,6 +14,9 @@ nd_status nd__registry_device_check(const char *operation, nd_device device);
 
 /// "cpu:0"; the text is static or thread-local.
 const char *nd__registry_device_text(nd_device device);
+/// What a device answered, for the end of an error's sentence. Of queued work it says
+/// ND_ERROR_INVALID_ARGUMENT for one reason alone, which is named.
+const char *nd__registry_answer_text(nd_status status);
 
 /// nd_synchronize(), in whose errors another function is named: that which the user called.
 nd_status nd__registry_synchronize(const char *operation, nd_device device);

@@ -31,7 +31,7 @@ static size_t data_bytes(const nd_tensor *x) {
 static nd_status backend_failed(const char *operation, nd_status status, nd_device device,
                                 const char *what) {
     return nd__error(status, "%s: %s %s failed with %s", operation, what,
-                     nd__registry_device_text(device), nd_status_get_name(status));
+                     nd__registry_device_text(device), nd__registry_answer_text(status));
 }
 
 /// True when a collapsed call moves one unbroken block of one dtype.

@@ -98,7 +98,7 @@ static nd_status read_element(const char *operation, const nd_tensor *x, nd_numb
     status = backend->copy_to_host(x->device.index, &element, x->data, bytes);
     if (status != ND_OK)
         return nd__error(status, "%s: copying from %s failed with %s", operation,
-                         nd__registry_device_text(x->device), nd_status_get_name(status));
+                         nd__registry_device_text(x->device), nd__registry_answer_text(status));
     *ret_value = nd__number_at(x->dtype, &element);
     return ND_OK;
 }

@@ -39,7 +39,7 @@ static nd_status failed(const char *operation, nd_status status, nd_device devic
     if (status == ND_OK)
         return ND_OK;
     return nd__error(status, "%s: work queued earlier on %s, or the call itself, failed with %s",
-                     operation, nd__registry_device_text(device), nd_status_get_name(status));
+                     operation, nd__registry_device_text(device), nd__registry_answer_text(status));
 }
 
 /// A device with one stream: whether that is done, which the ladder's wait of no time says.

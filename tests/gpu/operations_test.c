@@ -495,6 +495,7 @@ static void test_index_out_of_range_is_reported_when_waiting(void **state) {
         // It may be refused at once, or when the device is next waited for; never later.
         nd_status status = taken ? nd_synchronize(CUDA_DEVICE) : nd_error_get_status();
         assert_int_equal(status, ND_ERROR_INVALID_ARGUMENT);
+        assert_true(!taken || strstr(nd_error_get_message(), "an index was out of range"));
         nd_release(taken);
         nd_error_clear();
         // The device goes on.
