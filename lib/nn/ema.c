@@ -16,9 +16,6 @@
 
 #include <string.h>
 
-/// Averages of a launch.
-#define MOST_CHAINS 24
-
 static void traverse(const nd_object *self, nd_visitor *visitor);
 static void clear(nd_object *self);
 static void destroy(nd_object *self);
@@ -93,13 +90,13 @@ static nd_chain chain_of(const nd_ema *ema, const nd_tensor *average, const nd_t
 /// memory none of a launch's is changed. *ret_begun: some were.
 static nd_status update_by_chains(const char *operation, const nd_ema *ema, nd_tensor *const *wide,
                                   bool *ret_begun) {
-    nd_chain chains[MOST_CHAINS];
+    nd_chain chains[ND__LAUNCH_CHAINS_MAX];
     nd_status status = ND_OK;
     size_t i = 0;
     while (status == ND_OK && i < ema->count) {
         const nd_device device = ema->of[i].average->device;
         size_t count = 0;
-        for (; count < MOST_CHAINS && i < ema->count; i++) {
+        for (; count < ND__LAUNCH_CHAINS_MAX && i < ema->count; i++) {
             nd_tensor *average = ema->of[i].average;
             if (!nd__module_same_device(average->device, device))
                 break;

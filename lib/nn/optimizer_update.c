@@ -180,7 +180,7 @@ nd_status nd__optimizer_update_finish(nd_optimizer_chains *chains) {
 /// the other reads.
 static nd_status make_room(nd_optimizer_chains *chains, const nd_parameter_state *state) {
     const nd_tensor *p = state->parameter;
-    bool fits = chains->count < ND__OPTIMIZER_CHAINS_MAX &&
+    bool fits = chains->count < ND__LAUNCH_CHAINS_MAX &&
                 (chains->count == 0 || nd__module_same_device(chains->device, p->device));
     for (size_t i = 0; fits && i < chains->count; i++) {
         const nd_tensor *other = chains->states[i]->parameter;

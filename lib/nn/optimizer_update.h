@@ -2,9 +2,7 @@
 #ifndef ND_LIB_NN_OPTIMIZER_UPDATE_H
 #define ND_LIB_NN_OPTIMIZER_UPDATE_H
 #include "lib/nn/optimizer.h"
-
-/// Updates that are collected before they run together.
-#define ND__OPTIMIZER_CHAINS_MAX 24
+#include "lib/tensor/launch.h"
 
 /// Devices that the parameters of one optimizer may be spread over.
 #define ND__OPTIMIZER_DEVICES_MAX 16
@@ -30,8 +28,8 @@ typedef struct nd_optimizer_chains {
     /// Memory of the device with the numbers of each parameter's update, in the order of the
     /// optimizer's, ND__OPTIMIZER_NUMBERS bytes each; NULL: updates have their own.
     const char *numbers;
-    nd_chain chains[ND__OPTIMIZER_CHAINS_MAX];
-    const nd_parameter_state *states[ND__OPTIMIZER_CHAINS_MAX];
+    nd_chain chains[ND__LAUNCH_CHAINS_MAX];
+    const nd_parameter_state *states[ND__LAUNCH_CHAINS_MAX];
 } nd_optimizer_chains;
 
 /// Bytes of the numbers of an update.

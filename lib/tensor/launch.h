@@ -14,6 +14,8 @@ nd_status nd__launch_where_supported(const char *operation, nd_device device,
 bool nd__launch_fuses(nd_device device);
 /// Whether a device takes chains (kernels/kernel.h).
 bool nd__launch_has_chains(nd_device device);
+/// Chains that callers collect before they launch them together.
+#define ND__LAUNCH_CHAINS_MAX 24
 /// As nd__launch(), for chains on a device that takes them. None writes what another reads or
 /// writes.
 nd_status nd__launch_chains(const char *operation, nd_device device, size_t count,
