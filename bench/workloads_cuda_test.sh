@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Workloads on CUDA devices without a GPU, a few steps each, off and on: nothing is left, every step has the same bits on both
 # sides, and what leaks is freed by one collection. PyTorch's side is told of the device, and what it says of the device's memory is
-# shown. Those whose steps take the emulated device seconds are left to a person (docs/workloads.md).
+# shown. Those whose steps take the emulated device seconds: workloads_small_cuda_test.sh.
 set -u
 workloads=$(realpath "$1")
 export ND_CUBLAS=$(realpath "$2")

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { BATCH = 64, TEST_BATCH = 500, SIDE = 28, CLASSES = 10 };
+enum { BATCH = 64 / WORKLOAD_SHRINK, TEST_BATCH = 500 / WORKLOAD_SHRINK, SIDE = 28, CLASSES = 10 };
 static const double rate = 2e-3;
 
 typedef struct cnn {
@@ -44,6 +44,13 @@ static nd_dataset *make_data(const nd_tensor *pixels, const nd_tensor *labels,
     return nd_dataset_new(images, labels, options);
 }
 
+static nd_dataset *make_test_data(const digits *from, const nd_dataset_options *options) {
+    nd_auto_scope;
+    int64_t count = nd_get_size(from->test_labels, 0) / WORKLOAD_SHRINK;
+    return make_data(nd_slice(from->test_images, 0, count, 1, 0),
+                     nd_slice(from->test_labels, 0, count, 1, 0), options);
+}
+
 static nd_status cnn_open(const workload_options *options, void **ret_state) {
     cnn *self = *ret_state = calloc(1, sizeof *self);
     if (!self)
@@ -55,7 +62,7 @@ static nd_status cnn_open(const workload_options *options, void **ret_state) {
     nd_dataset_options batches = ND_DATASET_OPTIONS_INIT;
     batches.device = options->device;
     batches.batch = TEST_BATCH;
-    self->test = make_data(self->digits.test_images, self->digits.test_labels, &batches);
+    self->test = make_test_data(&self->digits, &batches);
     batches.batch = BATCH;
     batches.key = nd_key_fold(key, 0);
     batches.shuffle = batches.drop_last = true;

@@ -15,8 +15,8 @@
 #include <stdlib.h>
 
 enum {
-    BATCH = 8,
-    SIDE = 512,
+    BATCH = WORKLOAD_SHRINK == 1 ? 8 : 2,
+    SIDE = 512 / WORKLOAD_SHRINK,
     DIGIT = 28, ///< side of a digit before
     WIDTH = 8,  ///< channels of the first layer
     STAGES = 4, ///< each but the first halves the sides and doubles the channels

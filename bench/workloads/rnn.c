@@ -18,7 +18,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TRACKS = 16, WINDOW = 64, BYTES = 256, EMBEDDED = 32, HIDDEN = 128, SAMPLE = 160 };
+enum {
+    TRACKS = 16 / WORKLOAD_SHRINK,
+    WINDOW = 64 / WORKLOAD_SHRINK,
+    BYTES = 256,
+    EMBEDDED = 32,
+    HIDDEN = 128,
+    SAMPLE = 160
+};
 static const double rate = 5e-3, largest_norm = 1;
 
 typedef struct rnn {

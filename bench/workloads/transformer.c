@@ -11,7 +11,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { BATCH = 4, LENGTH = 128, LAYERS = 4, SAMPLE = 120, WARM_UP = 40, LAST = 50, STEPS = 2500 };
+enum {
+    BATCH = 4,
+    LENGTH = 128 / WORKLOAD_SHRINK,
+    LAYERS = 4,
+    SAMPLE = 120 / WORKLOAD_SHRINK,
+    WARM_UP = 40,
+    LAST = 50,
+    STEPS = 2500
+};
 static const gpt_sizes sizes = {256, LENGTH, 128, LAYERS, 4};
 static const double rate = 2e-3, largest_norm = 1;
 

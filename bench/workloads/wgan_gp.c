@@ -18,7 +18,7 @@
 #include <stdlib.h>
 
 enum {
-    BATCH = 32,
+    BATCH = 32 / WORKLOAD_SHRINK,
     SIDE = 28,
     NOISE = 32,
     WIDTH = 16,         ///< channels of the critic's first layer

@@ -13,6 +13,12 @@
 #define ND_BENCH_WORKLOAD_H
 #include <nd/nd.h>
 
+/// By what part batches, pictures and texts are smaller than those that are timed: of a build for
+/// tests, where a device is emulated.
+#ifndef WORKLOAD_SHRINK
+#define WORKLOAD_SHRINK 1
+#endif
+
 /// When what counts do not free is freed. The last three have the collector on.
 typedef enum workload_strategy {
     WORKLOAD_LET_BE,   ///< collector off: never
