@@ -35,6 +35,7 @@ try:
 
     import minilm_files
     import pytorch_minilm
+    import pytorch_threads
     from pytorch_gpt import Transformer
 except ImportError:
     say(skipped="PyTorch is not installed for " + sys.executable)
@@ -311,6 +312,8 @@ WORKLOADS = {
     "transformer": lambda steps, data, given: Transformer(steps, load_pages(given), given),
     "large_images": LargeImages,
     "minilm": MiniLm,
+    "serve": lambda steps, data, given: pytorch_threads.Serve(load_digits(data, given)[1], given),
+    "pipeline": lambda steps, data, given: pytorch_threads.Pipeline(steps, *load_digits(data, given), given),
 }
 
 

@@ -12,6 +12,7 @@
 
 #include "bench/support/digits.h"
 #include "bench/workloads/begin_thread.h"
+#include "bench/workloads/hand_over.h"
 #include "bench/workloads/workload.h"
 
 #include <pthread.h>
@@ -260,6 +261,20 @@ static nd_status pipeline_step(void *state, int64_t step, double *ret_value) {
     return status == ND_OK ? waited : status;
 }
 
+static nd_status pipeline_hand_over(void *state, const char *folder) {
+    const pipeline *self = state;
+    hand_over out = {0};
+    nd_status status = hand_over_module(folder, "model", self->model);
+    for (int64_t i = 0; i < WORKLOAD_FIRST_STEPS && status == ND_OK; i++) {
+        nd_auto nd_object *made = make_batch(self, i);
+        const batch *batch = nd_object_get_data(made);
+        status = batch ? hand_over_draw(&out, "images", batch->images) : nd_error_get_status();
+        if (status == ND_OK)
+            status = hand_over_draw(&out, "labels", batch->labels);
+    }
+    return hand_over_finish(&out, folder, status);
+}
+
 // -------------------------------------------------------------------------------- beginning and end
 
 /// The first digits as files.
@@ -376,9 +391,13 @@ const workload workload_pipeline = {
     .value = "loss",
     .score = "accuracy",
     .least_score = 0.9,
+    .tolerance = 0.05,
+    .first_tolerance = 1e-4,
     .makes_cycles = true,
+    .has_peer = true,
     .open = pipeline_open,
     .step = pipeline_step,
+    .hand_over = pipeline_hand_over,
     .finish = pipeline_finish,
     .close = pipeline_close,
 };

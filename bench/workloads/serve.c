@@ -10,6 +10,7 @@
 #include "bench/support/digits.h"
 #include "bench/support/measure.h"
 #include "bench/workloads/begin_thread.h"
+#include "bench/workloads/hand_over.h"
 #include "bench/workloads/workload.h"
 
 #include <errno.h>
@@ -349,6 +350,13 @@ static nd_status serve_open(const workload_options *options, void **ret_state) {
     return status == ND_OK ? start_threads(self) : status;
 }
 
+static nd_status serve_hand_over(void *state, const char *folder) {
+    const server *self = state;
+    hand_over out = {0};
+    nd_status status = hand_over_module(folder, "model", self->model);
+    return hand_over_finish(&out, folder, status);
+}
+
 /// Lets the threads answer a step's requests.
 static nd_status serve_step(void *state, int64_t step, double *ret_value) {
     server *self = state;
@@ -425,10 +433,14 @@ const workload workload_serve = {
     .value = "right",
     .score = "accuracy",
     .least_score = 0.9,
+    .tolerance = 1e-3,
+    .first_tolerance = 1e-3,
     .refuses = true,
     .makes_cycles = true,
+    .has_peer = true,
     .open = serve_open,
     .step = serve_step,
+    .hand_over = serve_hand_over,
     .finish = serve_finish,
     .close = serve_close,
 };
