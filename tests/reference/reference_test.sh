@@ -1,12 +1,16 @@
 #!/usr/bin/env bash
 # reference_test.sh PROGRAM CALLS [PACKAGES [ARGUMENTS]]: runs a program of this folder with a Python (python.sh) that has these
-# packages ("numpy, torch"), and with these arguments behind calls and seed.
+# packages ("numpy, torch"; "numpy, gguf|numpy": those, or else fewer), and with these arguments behind calls and seed.
 #
 # ND_REFERENCE_CALLS and ND_REFERENCE_SEED say how many calls (or programs), and which.
 set -eu
 root="$TEST_SRCDIR/$TEST_WORKSPACE"
 . "$root/tests/reference/python.sh"
-if ! python=$(python_with "${3:-numpy, torch}"); then
+IFS='|' read -ra choices <<<"${3:-numpy, torch}"
+for packages in "${choices[@]}"; do
+    ! python=$(python_with "$packages") || break
+done
+if [ -z "$python" ]; then
     echo "SKIPPED: $1: no Python with ${3:-numpy, torch} (tests/reference/environment.sh makes one)"
     exit 0
 fi
