@@ -64,9 +64,10 @@ typedef struct nd_load_options {
 
 /// Reads the array of a .npy file (https://numpy.org/doc/stable/reference/generated/
 /// numpy.lib.format.html), versions 1.0 to 3.0, either order of axes and of bytes, dtypes by code or
-/// by name ("<f4", "float32"), to a tensor in row-major order. options: NULL for the defaults.
-/// ND_ERROR_UNSUPPORTED: dtypes that ndarc does not have, which the error names (complex numbers,
-/// strings, dates, structures, pickled objects), and more than 8 dimensions.
+/// by name ("<f4", "float32"), to a tensor in row-major order; complex numbers of f32 and f64 as pairs
+/// along a last axis of 2, as <nd/fft.h> takes them. options: NULL for the defaults.
+/// ND_ERROR_UNSUPPORTED: dtypes that ndarc does not have, which the error names (strings, dates,
+/// structures, pickled objects), and more than 8 dimensions.
 ND_API nd_tensor *nd_load_npy(const char *path, const nd_load_options *options) ND_OWNED;
 /// Writes a tensor of any device and layout as the .npy file, of version 1.0, that NumPy makes of
 /// it. The file takes its place as in nd_save_safetensors(). ND_ERROR_DTYPE: bf16, which the format
@@ -105,7 +106,7 @@ ND_API nd_status nd_save_safetensors(const char *path, size_t count, const char 
 /// read by it: ND_ERROR_FORMAT for what the format refuses (ranges that overlap, leave holes or do
 /// not fit their shape, names given twice, malformed text), ND_ERROR_UNSUPPORTED for dtypes beyond
 /// ours and more than 8 dimensions. Floats of eight bits (F8_E4M3, F8_E5M2, F8_E4M3FNUZ,
-/// F8_E5M2FNUZ) are read as f16, F8_E8M0 as f32, exactly.
+/// F8_E5M2FNUZ) are read as f16, F8_E8M0 as f32, exactly; C64 as pairs of f32 along a last axis of 2.
 ND_API nd_list *nd_load_safetensors(const char *path) ND_OWNED;
 /// nd_load_safetensors() with options; NULL for the defaults.
 ND_API nd_list *nd_load_safetensors_with(const char *path, const nd_load_options *options) ND_OWNED;

@@ -12,7 +12,8 @@
 #include <nd/io.h>
 
 static nd_tensor *read_elements(nd_content *content, const nd_npy_header *header, bool mapped);
-static nd_tensor *in_row_order(const nd_tensor *reversed);
+static int axes_of(const nd_npy_header *header);
+static nd_tensor *in_row_order(const nd_tensor *reversed, int axes);
 
 nd_tensor *nd_load_npy(const char *path, const nd_load_options *options) {
     ND__UNCANCELLED;
@@ -73,14 +74,21 @@ nd_tensor *nd__npy_read(nd_content *content, bool mapped) {
                   content->file->operation, nd__content_text(content, text), bad);
         return NULL;
     }
-    return header.fortran && header.ndim > 1 ? in_row_order(tensor) : nd_retain(tensor);
+    int axes = axes_of(&header);
+    return header.fortran && axes > 1 ? in_row_order(tensor, axes) : nd_retain(tensor);
+}
+
+/// Those that the file names.
+static int axes_of(const nd_npy_header *header) {
+    return header->ndim - header->is_complex;
 }
 
 /// The elements as they lie in the file: of a Fortran array, in the reversed shape.
 static nd_tensor *read_elements(nd_content *content, const nd_npy_header *header, bool mapped) {
     int64_t shape[ND_MAX_DIMS];
+    const int axes = axes_of(header);
     for (int axis = 0; axis < header->ndim; axis++)
-        shape[axis] = header->shape[header->fortran ? header->ndim - 1 - axis : axis];
+        shape[axis] = header->shape[header->fortran && axis < axes ? axes - 1 - axis : axis];
     // Bytes that are used as they are in the file need not be copied out of it.
     if (mapped && !content->entry && !header->big_endian && !header->fortran)
         return nd__elements_read(content->file, content->position, true, header->dtype,
@@ -97,10 +105,11 @@ static nd_tensor *read_elements(nd_content *content, const nd_npy_header *header
     return tensor;
 }
 
-static nd_tensor *in_row_order(const nd_tensor *reversed) {
-    int axes[ND_MAX_DIMS];
+/// Turns the first so many axes round.
+static nd_tensor *in_row_order(const nd_tensor *reversed, int axes) {
+    int order[ND_MAX_DIMS];
     for (int axis = 0; axis < reversed->ndim; axis++)
-        axes[axis] = reversed->ndim - 1 - axis;
-    nd_auto nd_tensor *view = nd_permute(reversed, reversed->ndim, axes);
+        order[axis] = axis < axes ? axes - 1 - axis : axis;
+    nd_auto nd_tensor *view = nd_permute(reversed, reversed->ndim, order);
     return view ? nd_clone(view) : NULL;
 }

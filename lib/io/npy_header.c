@@ -38,6 +38,7 @@ typedef struct nd_npy_text {
 static nd_status read_text(nd_content *content, nd_npy_text *ret_text);
 static nd_status parse(nd_npy_text *text, nd_npy_header *header);
 static nd_status parse_value(nd_npy_text *text, int key, nd_npy_header *header);
+static nd_status add_axis_of_pairs(const nd_npy_text *text, nd_npy_header *header);
 static nd_status parse_shape(nd_npy_text *text, nd_npy_header *header);
 static nd_status set_dtype(const nd_npy_text *text, const char *descr, nd_npy_header *header);
 static nd_status check_size(const nd_content *content, nd_npy_header *header);
@@ -256,7 +257,9 @@ static nd_status parse(nd_npy_text *text, nd_npy_header *header) {
         fail(text, "descr, fortran_order or shape is missing");
     else if (peek(text) != 0 || text->position != text->size)
         fail(text, "it goes on after its end");
-    return text->problem ? format_error(text) : ND_OK;
+    if (text->problem)
+        return format_error(text);
+    return header->is_complex ? add_axis_of_pairs(text, header) : ND_OK;
 }
 
 static nd_status parse_value(nd_npy_text *text, int key, nd_npy_header *header) {
@@ -279,8 +282,21 @@ static nd_status parse_value(nd_npy_text *text, int key, nd_npy_header *header) 
     return take_string(text, &descr) ? set_dtype(text, descr, header) : format_error(text);
 }
 
-static nd_status parse_shape(nd_npy_text *text, nd_npy_header *header) {
+static nd_status too_many_axes(const nd_npy_text *text) {
     char name[ND__CONTENT_TEXT];
+    return nd__error(
+        ND_ERROR_UNSUPPORTED, "%s: %s has more than %d dimensions, which ndarc does not have",
+        text->content->file->operation, nd__content_text(text->content, name), ND_MAX_DIMS);
+}
+
+static nd_status add_axis_of_pairs(const nd_npy_text *text, nd_npy_header *header) {
+    if (header->ndim == ND_MAX_DIMS)
+        return too_many_axes(text);
+    header->shape[header->ndim++] = 2;
+    return ND_OK;
+}
+
+static nd_status parse_shape(nd_npy_text *text, nd_npy_header *header) {
     bool comma = true; // a tuple of one has one
     if (!take(text, '(') && !fail(text, "a tuple was expected as shape"))
         return format_error(text);
@@ -288,10 +304,7 @@ static nd_status parse_shape(nd_npy_text *text, nd_npy_header *header) {
         if (!comma && !fail(text, "a comma or ) was expected"))
             return format_error(text);
         if (header->ndim == ND_MAX_DIMS)
-            return nd__error(ND_ERROR_UNSUPPORTED,
-                             "%s: %s has more than %d dimensions, which ndarc does not have",
-                             text->content->file->operation, nd__content_text(text->content, name),
-                             ND_MAX_DIMS);
+            return too_many_axes(text);
         if (!take_size(text, &header->shape[header->ndim]))
             return format_error(text);
         header->ndim++;
@@ -310,7 +323,7 @@ static const char *foreign_kind(const char *code) {
     case 'O':
         return "pickled Python objects";
     case 'c':
-        return "complex numbers";
+        return "complex numbers of another size";
     case 'S':
     case 'a':
     case 'U':
@@ -330,6 +343,17 @@ static const char *foreign_kind(const char *code) {
     }
 }
 
+/// Complex numbers of two that ndarc has.
+static bool set_complex(const char *descr, const char *code, nd_npy_header *header) {
+    bool of_floats = strcmp(code, "c8") == 0 || strcmp(descr, "complex64") == 0;
+    if (!of_floats && strcmp(code, "c16") != 0 && strcmp(descr, "complex128") != 0)
+        return false;
+    header->dtype = of_floats ? ND_F32 : ND_F64;
+    header->is_complex = true;
+    header->big_endian = *descr == '>';
+    return true;
+}
+
 static nd_status set_dtype(const nd_npy_text *text, const char *descr, nd_npy_header *header) {
     char name[ND__CONTENT_TEXT];
     const char *code = descr + (*descr && strchr("<>|=", *descr) ? 1 : 0);
@@ -340,6 +364,8 @@ static nd_status set_dtype(const nd_npy_text *text, const char *descr, nd_npy_he
             header->big_endian = *descr == '>';
             return ND_OK;
         }
+    if (set_complex(descr, code, header))
+        return ND_OK;
     const char *kind = foreign_kind(code);
     if (kind)
         return nd__error(

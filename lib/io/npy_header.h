@@ -12,7 +12,8 @@
 typedef struct nd_npy_header {
     nd_dtype dtype;
     bool big_endian;
-    bool fortran; ///< the first index runs fastest
+    bool fortran;    ///< the first index runs fastest
+    bool is_complex; ///< pairs of that dtype, along a last axis that the file does not name
     int ndim;
     int64_t shape[ND_MAX_DIMS];
     size_t bytes; ///< of the elements

@@ -39,7 +39,8 @@ static const char *const float8_names[] = {
     [ND__FLOAT8_E8M0] = "F8_E8M0",
 };
 enum { FLOAT8_COUNT = sizeof float8_names / sizeof *float8_names };
-static const char *const foreign_dtype_names[] = {"C64", "F4", "F6_E2M3", "F6_E3M2"};
+static const char complex_name[] = "C64";
+static const char *const foreign_dtype_names[] = {"F4", "F6_E2M3", "F6_E3M2"};
 
 static nd_status read_header(nd_safetensors *table, size_t *ret_bytes);
 static nd_status parse_header(nd_safetensors *table, nd_json *json);
@@ -47,6 +48,7 @@ static nd_status parse_member(nd_safetensors *table, nd_json *json);
 static nd_status parse_metadata(nd_safetensors *table, nd_json *json);
 static nd_status parse_entry(nd_safetensors *table, nd_json *json, nd_safetensors_entry *entry);
 static nd_status parse_shape(nd_safetensors *table, nd_json *json, nd_safetensors_entry *entry);
+static nd_status too_many_axes(const nd_safetensors *table, const nd_safetensors_entry *entry);
 static nd_status set_dtype(const nd_safetensors *table, const char *name,
                            nd_safetensors_entry *entry);
 static nd_status check_size(const nd_safetensors *table, const nd_safetensors_entry *entry);
@@ -280,17 +282,25 @@ static nd_status parse_entry(nd_safetensors *table, nd_json *json, nd_safetensor
         return nd__error(ND_ERROR_FORMAT,
                          "%s: '%s': tensor '%.100s' lacks dtype, shape or data_offsets",
                          table->file.operation, table->file.path, entry->name);
+    if (entry->is_complex && entry->ndim == ND_MAX_DIMS)
+        return too_many_axes(table, entry);
+    if (entry->is_complex)
+        entry->shape[entry->ndim++] = 2;
     return check_size(table, entry);
+}
+
+static nd_status too_many_axes(const nd_safetensors *table, const nd_safetensors_entry *entry) {
+    return nd__error(
+        ND_ERROR_UNSUPPORTED,
+        "%s: '%s': tensor '%.100s' has more than %d dimensions, which ndarc does not have",
+        table->file.operation, table->file.path, entry->name, ND_MAX_DIMS);
 }
 
 static nd_status parse_shape(nd_safetensors *table, nd_json *json, nd_safetensors_entry *entry) {
     bool fine = nd__json_expect(json, '[', "a list was expected as shape");
     while (fine && !nd__json_take(json, ']')) {
         if (entry->ndim == ND_MAX_DIMS)
-            return nd__error(
-                ND_ERROR_UNSUPPORTED,
-                "%s: '%s': tensor '%.100s' has more than %d dimensions, which ndarc does not have",
-                table->file.operation, table->file.path, entry->name, ND_MAX_DIMS);
+            return too_many_axes(table, entry);
         fine = (entry->ndim == 0 || nd__json_expect(json, ',', "a comma or ] was expected")) &&
                nd__json_integer(json, &entry->shape[entry->ndim]);
         entry->ndim += fine;
@@ -311,6 +321,11 @@ static nd_status set_dtype(const nd_safetensors *table, const char *name,
             entry->dtype = nd__float8_dtype(entry->float8);
             return ND_OK;
         }
+    if (strcmp(name, complex_name) == 0) {
+        entry->is_complex = true;
+        entry->dtype = ND_F32;
+        return ND_OK;
+    }
     for (size_t i = 0; i < sizeof(foreign_dtype_names) / sizeof(*foreign_dtype_names); i++)
         if (strcmp(name, foreign_dtype_names[i]) == 0)
             return nd__error(ND_ERROR_UNSUPPORTED,
@@ -322,7 +337,9 @@ static nd_status set_dtype(const nd_safetensors *table, const char *name,
 
 /// Of the tensor, as the format names it.
 static const char *name_of_dtype(const nd_safetensors_entry *entry) {
-    return entry->float8 ? float8_names[entry->float8] : nd_dtype_get_name(entry->dtype);
+    return entry->float8       ? float8_names[entry->float8]
+           : entry->is_complex ? complex_name
+                               : nd_dtype_get_name(entry->dtype);
 }
 
 /// Shape times element size must be the range, without overflow on the way.
@@ -331,7 +348,7 @@ static nd_status check_size(const nd_safetensors *table, const nd_safetensors_en
     if (entry->float8 && bytes > 0)
         bytes /= nd__dtype_bytes[entry->dtype];
     char text[ND__SHAPE_TEXT];
-    nd__shape_text(text, entry->ndim, entry->shape);
+    nd__shape_text(text, entry->ndim - entry->is_complex, entry->shape); // as the file has it
     uint64_t data = table->file.size - table->data_start;
     if (bytes < 0)
         return nd__error(

@@ -19,6 +19,7 @@ typedef struct nd_safetensors_entry {
     const char *name; ///< lives in the header text
     nd_dtype dtype;   ///< of the tensor
     nd_float8 float8; ///< what the file has in its place, if that is none of ours
+    bool is_complex;  ///< C64: pairs of f32, along a last axis that the file does not name
     int ndim;
     int64_t shape[ND_MAX_DIMS];
     int64_t begin; ///< range in the data, whose first byte is 0

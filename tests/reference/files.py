@@ -32,6 +32,7 @@ except ImportError:
     Image = None
 
 NUMPY_DTYPES = [name for name in nd.DTYPES if name != "bfloat16"]
+COMPLEX_DTYPES = ["complex64", "complex128"]
 
 
 def name_of(x):
@@ -41,6 +42,14 @@ def name_of(x):
 
 def same(a, b):
     return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
+
+
+def pairs_of(array):
+    """What stands for complex numbers: real and imaginary parts along a last axis. Other arrays as they are."""
+    if array.dtype.kind != "c":
+        return array
+    parts = array.dtype.type(0).real.dtype
+    return np.frombuffer(array.tobytes(), parts).reshape(array.shape + (2,))
 
 
 class Files:
@@ -112,13 +121,19 @@ class Files:
         assert (np.isnan(read) == np.isnan(expected)).all(), kind
         assert same(np.where(np.isnan(read), 0, read), np.where(np.isnan(expected), 0, expected)), kind
 
+    def complex_of_safetensors(self):
+        array = np.ascontiguousarray(self.array(["complex64"]))
+        safetensors.numpy.save_file({"x": array}, self.path)
+        (read,) = nd.load_safetensors_with(self.path, mapped=bool(self.below(2)))
+        assert same(read.numpy(), pairs_of(array)), array.shape
+
     def npy_of_numpy(self):
-        array = self.array()
+        array = self.array(NUMPY_DTYPES + COMPLEX_DTYPES)
         written = self.laid_out(array)
         with open(self.path, "wb") as file:
             np.lib.format.write_array(file, written, version=[None, (1, 0), (2, 0), (3, 0)][self.below(4)])
         read = nd.load_npy(self.path, mapped=bool(self.below(2))).numpy()
-        assert same(read, array), (written.dtype, written.shape, written.flags)
+        assert same(read, pairs_of(array)), (written.dtype, written.shape, written.flags)
 
     def npy_of_ndarc(self):
         array = self.array()
@@ -131,7 +146,7 @@ class Files:
 
     def refused_of_numpy(self):
         array = [
-            np.array([1j]), np.array(["text"]), np.array([b"bytes"]), np.array([{}], dtype=object),
+            np.zeros(1, np.clongdouble), np.array(["text"]), np.array([b"bytes"]), np.array([{}], dtype=object),
             np.zeros(2, [("a", "f4"), ("b", "i4")]), np.array(["2026-01-01"], "M8[D]"), np.zeros(1, np.longdouble),
         ][self.below(7)]
         with open(self.path, "wb") as file:
@@ -150,7 +165,7 @@ class Files:
         return sorted(names)
 
     def npz_of_numpy(self):
-        arrays = {name: self.array() for name in self.names(self.below(5))}
+        arrays = {name: self.array(NUMPY_DTYPES + COMPLEX_DTYPES) for name in self.names(self.below(5))}
         how = self.below(3)
         if how < 2:
             with open(self.path, "wb") as file:
@@ -176,7 +191,7 @@ class Files:
                 file.write(pipe.written)
         read = {name: x.numpy() for name, x in nd.load_npz(self.path).items()}
         assert list(read) == list(arrays)
-        assert all(same(read[name], arrays[name]) for name in arrays)
+        assert all(same(read[name], pairs_of(arrays[name])) for name in arrays)
 
     def npz_of_ndarc(self):
         arrays = {name: self.array() for name in self.names(self.below(5))}
@@ -390,7 +405,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         files = Files(seed, folder)
         kinds = ["npy_of_numpy", "npy_of_ndarc", "refused_of_numpy", "npz_of_numpy", "npz_of_ndarc", "csv_of_numpy", "csv_of_ndarc"]
-        kinds += ["shards_of_safetensors"] if safetensors else []
+        kinds += ["shards_of_safetensors", "complex_of_safetensors"] if safetensors else []
         kinds += ["float8_of_safetensors"] if safetensors and ml_dtypes else []
         kinds += ["gguf_of_gguf"] if gguf else []
         kinds += ["png_of_pillow", "png_of_ndarc", "jpeg_of_pillow", "jpeg_of_ndarc"] if Image else []

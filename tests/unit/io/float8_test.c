@@ -154,7 +154,6 @@ static void refuse(const char *dtype, int bytes, nd_status status, const char *f
 
 static void test_F25_what_is_refused(void **state) {
     (void)state;
-    refuse("C64", 16, ND_ERROR_UNSUPPORTED, "C64, which ndarc does not have");
     refuse("F4", 1, ND_ERROR_UNSUPPORTED, "F4, which ndarc does not have");
     refuse("F6_E2M3", 2, ND_ERROR_UNSUPPORTED, "F6_E2M3, which ndarc does not have");
     refuse("F6_E3M2", 2, ND_ERROR_UNSUPPORTED, "F6_E3M2, which ndarc does not have");

@@ -242,13 +242,13 @@ static void test_F25_dtypes_that_ndarc_does_not_have(void **state) {
         const char *descr, *fragment;
     } cases[] = {
         {"'|O'", "'|O' (pickled Python objects)"},
-        {"'<c16'", "'<c16' (complex numbers)"},
+        {"'<c32'", "'<c32' (complex numbers of another size)"},
         {"'<U3'", "'<U3' (strings)"},
         {"'|S5'", "'|S5' (strings)"},
         {"'<M8[ns]'", "'<M8[ns]' (dates and times)"},
         {"'<f16'", "'<f16' (floats of another size)"},
         {"'float128'", "'float128' (floats of another size)"},
-        {"'complex64'", "'complex64' (complex numbers)"},
+        {"'complex256'", "'complex256' (complex numbers of another size)"},
         {"'|V2'", "such as bfloat16"},
         {"[('a', '<f4'), ('b', '<i4')]", "the structured dtype [('a', '<f4')"},
     };
@@ -359,8 +359,7 @@ static void test_F25_lies_of_large_files_cost_a_multiple_of_their_size(void **st
             assert_null(nd_load_npy(path, &options));
             // Of a shape that is not that of the bytes nothing is taken, whatever the bytes.
             assert_true(stop_memory() < 4096);
-            assert_failed(k % 4 == 3 ? ND_ERROR_UNSUPPORTED : ND_ERROR_FORMAT,
-                          k % 4 == 3 ? ">c16" : "follow");
+            assert_failed(ND_ERROR_FORMAT, "follow");
         }
         free(content);
     }

@@ -291,8 +291,10 @@ static void test_F25_shape_that_is_not_its_bytes(void **state) {
            ND_ERROR_FORMAT, "more bytes than 64 bits count");
     refuse("{\"a\":{\"dtype\":\"U8\",\"shape\":[1,1,1,1,1,1,1,1,1],\"data_offsets\":[0,1]}}", 1,
            ND_ERROR_UNSUPPORTED, "more than 8 dimensions");
-    refuse("{\"a\":{\"dtype\":\"C64\",\"shape\":[1],\"data_offsets\":[0,8]}}", 8,
-           ND_ERROR_UNSUPPORTED, "C64, which ndarc does not have");
+    refuse("{\"a\":{\"dtype\":\"C64\",\"shape\":[3],\"data_offsets\":[0,16]}}", 16, ND_ERROR_FORMAT,
+           "C64 and shape [3] needs 24 bytes, its range has 16");
+    refuse("{\"a\":{\"dtype\":\"C64\",\"shape\":[1,1,1,1,1,1,1,1],\"data_offsets\":[0,8]}}", 8,
+           ND_ERROR_UNSUPPORTED, "more than 8 dimensions");
     refuse("{\"a\":{\"dtype\":\"f32\",\"shape\":[1],\"data_offsets\":[0,4]}}", 4, ND_ERROR_FORMAT,
            "unknown dtype 'f32'");
 }
