@@ -42,7 +42,7 @@ __attribute__((noinline)) static bool charge_bounded(nd_manager *manager, const 
     for (nd_manager *at = manager; at != stop && !refused && ret_refused; at = at->parent) {
         uint64_t bound = nd__charge_bound(at, kind);
         uint64_t live = nd__account_bytes(at, kind);
-        if (live > bound || bytes > bound - live)
+        if (bytes > 0 && (live > bound || bytes > bound - live))
             refused = at;
     }
     if (!refused)

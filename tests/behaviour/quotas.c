@@ -278,6 +278,10 @@ static void test_B17_sizes_near_the_limits_of_64_bits(void **state) {
     assert_int_equal(bytes_of(m), 10);
     assert_ok(nd_manager_set_quota(m, ND_CPU, 5)); // below what is live: only new requests fail
     assert_null(bytes_in(m, 1));
+    nd_error_clear();
+    nd_resource *none = bytes_in(m, 0); // is no more than there was
+    assert_handle(none);
+    nd_release(none);
     assert_ok(nd_manager_set_quota(m, ND_CPU, 0));
     nd_release(bytes_in(m, 5000));
     nd_release(held);
