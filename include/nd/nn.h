@@ -69,7 +69,8 @@ ND_API const nd_tensor *nd_module_get_buffer_at(const nd_module *module, size_t 
 ND_API nd_status nd_module_set_training(const nd_module *module, bool training);
 /// Whether this module (not what is below) is in training mode; false for NULL.
 ND_API bool nd_module_is_training(const nd_module *module);
-/// y = module(x), owned.
+/// y = module(x), owned. One that fails has drawn no key. Of a module of several those that ran
+/// before the failure have run: keys that they drew are drawn, running statistics have moved.
 ND_API nd_tensor *nd_module_forward(const nd_module *module, const nd_tensor *x) ND_OWNED;
 /// Makes it a module that draws random keys, from this one. How many it has drawn is part of its
 /// state (nd_state_add_module), so that a run that goes on draws the same ones.

@@ -5,6 +5,7 @@
 // the first child. Options are checked when a module is made.
 #include "lib/base/error.h"
 #include "lib/base/versioned.h"
+#include "lib/nn/checkpoint.h"
 #include "lib/nn/layers.h"
 #include "lib/ops/dropout.h"
 #include "lib/tensor/tensor.h"
@@ -180,7 +181,10 @@ static nd_tensor *run(const char *name, const nd_module *self, const nd_tensor *
     for (int part = 0; part < PARTS; part++)
         nd_release(heads[part]);
     nd_auto nd_tensor *merged = seen ? merge(seen, data->size) : NULL;
-    return merged ? nd_module_forward(nd_module_get_child(self, 0), merged) : NULL;
+    nd_tensor *result = merged ? nd_module_forward(nd_module_get_child(self, 0), merged) : NULL;
+    if (options.dropout > 0 && !result)
+        nd__checkpoint_give_back(self, &options.key);
+    return result;
 }
 
 static nd_tensor *attention_forward(const nd_module *self, const nd_tensor *x) {

@@ -268,6 +268,26 @@ bool nd__checkpoint_is_replaying(void) {
     return false;
 }
 
+static bool is_same(nd_key a, nd_key b) {
+    return a.seed == b.seed && a.stream == b.stream;
+}
+
+void nd__checkpoint_give_back(const nd_module *of, const nd_key *key) {
+    nd_module *module = (nd_module *)(uintptr_t)of;
+    for (nd_key_frame *frame = frames; frame; frame = frame->outer) {
+        size_t *used = frame->replays ? &frame->next : &frame->count;
+        if (*used == 0 || !is_same(frame->keys[*used - 1], *key))
+            return;
+        --*used;
+        if (frame->replays)
+            return;
+    }
+    uint64_t drawn = atomic_load_explicit(&module->drawn, memory_order_relaxed);
+    if (drawn > 0 && is_same(nd_key_fold(module->key, drawn - 1), *key))
+        atomic_compare_exchange_strong_explicit(&module->drawn, &drawn, drawn - 1,
+                                                memory_order_relaxed, memory_order_relaxed);
+}
+
 static nd_status draw(const char *operation, nd_key_frame *frame, nd_module *module,
                       nd_key *ret_key) {
     if (!frame) {

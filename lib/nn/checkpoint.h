@@ -8,6 +8,9 @@
 
 /// The next key of a module that draws: from a frame of this thread, or a new one.
 nd_status nd__checkpoint_draw(const char *operation, nd_module *module, nd_key *ret_key);
+/// Takes back the key that was drawn last, for who failed before it was of use: the next one is the
+/// same again, unless another thread has drawn meanwhile.
+void nd__checkpoint_give_back(const nd_module *module, const nd_key *key);
 /// Whether this thread runs a checkpoint's function for the second time: buffers are not updated.
 bool nd__checkpoint_is_replaying(void);
 #endif

@@ -166,7 +166,12 @@ static nd_tensor *dropout_forward(const nd_module *self, const nd_tensor *x) {
     nd_key key;
     if (!nd_module_is_training(self) || *p == 0)
         return nd_retain(x);
-    return nd_module_next_key(self, &key) == ND_OK ? nd_dropout(x, key, *p, true) : NULL;
+    if (nd_module_next_key(self, &key) != ND_OK)
+        return NULL;
+    nd_tensor *result = nd_dropout(x, key, *p, true);
+    if (!result)
+        nd__checkpoint_give_back(self, &key);
+    return result;
 }
 
 /// The second run of a checkpoint leaves the running statistics alone: the first has updated them.

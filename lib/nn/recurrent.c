@@ -6,6 +6,7 @@
 #include "lib/base/alloc.h"
 #include "lib/base/error.h"
 #include "lib/base/versioned.h"
+#include "lib/nn/checkpoint.h"
 #include "lib/nn/layers.h"
 #include "lib/ops/dropout.h"
 #include "lib/pressure/pressure_alloc.h"
@@ -119,9 +120,14 @@ static nd_status run_with(const nd_module *module, size_t count, const nd_tensor
     if (status != ND_OK)
         return status;
     if (module->type == &lstm_type)
-        return nd_lstm(x, hidden, cell, count, weights, &options, ret_output, ret_hidden, ret_cell);
-    return (module->type == &gru_type ? nd_gru : nd_rnn)(x, hidden, count, weights, &options,
-                                                         ret_output, ret_hidden);
+        status =
+            nd_lstm(x, hidden, cell, count, weights, &options, ret_output, ret_hidden, ret_cell);
+    else
+        status = (module->type == &gru_type ? nd_gru : nd_rnn)(x, hidden, count, weights, &options,
+                                                               ret_output, ret_hidden);
+    if (drops && status != ND_OK)
+        nd__checkpoint_give_back(module, &options.key);
+    return status;
 }
 
 /// With the module's weights; it is one of those here, and open.

@@ -30,6 +30,61 @@ static void test_dropout_draws_another_key_at_each_call(void **state) {
     assert_failed(ND_ERROR_STATE, "has no key");
 }
 
+/// A module's answer, where it is refused so often before: in a manager of a quota that grows until it
+/// fits. By `run`, with nd_checkpoint_module() or without.
+static nd_tensor *answer_after_refusals(const nd_module *module, const nd_tensor *x,
+                                        nd_tensor *(*run)(const nd_module *, const nd_tensor *),
+                                        int *ret_refusals) {
+    nd_auto nd_manager *manager = nd_manager_new(NULL, "tight");
+    nd_tensor *answer = NULL;
+    nd_with_manager(manager) {
+        for (uint64_t quota = 1; !answer && quota < 1 << 20; quota += 512) {
+            assert_ok(nd_manager_set_quota(manager, ND_CPU, quota));
+            answer = run(module, x);
+            if (!answer)
+                assert_failed(ND_ERROR_QUOTA, "do not fit");
+            *ret_refusals += answer == NULL;
+        }
+    }
+    assert_ok(nd_manager_close(manager, NULL));
+    return answer;
+}
+
+static nd_tensor *attend_to_itself(const nd_module *module, const nd_tensor *x) {
+    return nd_attention_module_run(module, x, x, x, NULL);
+}
+
+/// Whatever a refused call had drawn, the next one draws the same.
+static void test_a_refused_forward_draws_no_key(void **state) {
+    (void)state;
+    nd_recurrent_options two_layers = ND_RECURRENT_OPTIONS_INIT;
+    two_layers.layers = 2;
+    two_layers.dropout = 0.5;
+    nd_attention_options dropping = ND_ATTENTION_OPTIONS_INIT;
+    dropping.dropout = 0.5;
+    nd_auto nd_tensor *x = nd_randn(nd_key_new(1), ND_SHAPE(16, 3, 8), ND_F32);
+    for (int kind = 0; kind < 6; kind++) {
+        nd_module *pair[2];
+        for (int i = 0; i < 2; i++)
+            pair[i] = kind % 3 == 0   ? nd_dropout_module(nd_key_new(3), 0.5)
+                      : kind % 3 == 1 ? nd_gru_module(nd_key_new(3), 8, 8, true, &two_layers)
+                                      : nd_attention_module(nd_key_new(3), 8, 2, true, &dropping);
+        nd_tensor *(*run)(const nd_module *, const nd_tensor *) = kind >= 3 ? nd_checkpoint_module
+                                                                  : kind % 3 == 2
+                                                                      ? attend_to_itself
+                                                                      : nd_module_forward;
+        int refusals = 0;
+        for (int turn = 0; turn < 2; turn++) {
+            nd_auto nd_tensor *undisturbed = run(pair[0], x);
+            nd_auto nd_tensor *retried = answer_after_refusals(pair[1], x, run, &refusals);
+            assert_same_bits(undisturbed, retried);
+        }
+        assert_true(refusals > 1);
+        nd_release(pair[0]);
+        nd_release(pair[1]);
+    }
+}
+
 static void test_norms_and_embedding_are_their_operations(void **state) {
     (void)state;
     nd_auto nd_tensor *x = nd_randn(nd_key_new(1), ND_SHAPE(6, 4), ND_F32);
@@ -185,6 +240,7 @@ static void test_norms_of_halves_follow_each_other_under_autocast(void **state) 
 int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_dropout_draws_another_key_at_each_call),
+        ND_TEST(test_a_refused_forward_draws_no_key),
         ND_TEST(test_norms_and_embedding_are_their_operations),
         ND_TEST(test_norms_of_samples_are_their_operations),
         ND_TEST(test_norms_of_halves_follow_each_other_under_autocast),
