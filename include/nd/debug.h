@@ -21,8 +21,9 @@ extern "C" {
 
 // -------------------------------------------------------------------------------------------- dump
 
-/// Writes a tree of managers: name, counts and bytes of each, and its oldest objects with type,
-/// name, count, bytes and creation site.
+/// Writes a tree of managers: name, counts and bytes of each, and with type, name, count, bytes and
+/// creation site its five oldest objects that have edges, and the five oldest others. What is not
+/// printable in names becomes \xNN.
 ///
 /// @param manager the top; NULL: the root
 /// @param stream written to in one piece
@@ -34,15 +35,16 @@ ND_API nd_status nd_debug_dump(const nd_manager *manager, FILE *stream);
 
 /// Writes objects, their edges and their managers as one JSON object.
 ///
-/// `managers`: [{id, name, parent, bytes}]; `objects`: [{id, type, name, manager, count, handles,
-/// tracked, closed, bytes, file, line}]; `edges`: [{from, to, label}]. `handles` is the count minus
-/// the edges found; below a manager other than the root, edges from elsewhere are among the
-/// handles.
+/// `format`, `version`, `objects_alive`; `managers`: [{id, name, parent, bytes}]; `objects`: [{id,
+/// type, name, manager, count, handles, tracked, closed, bytes, file, line}]; `edges`: [{from, to,
+/// label}]. What an object has not (name, bytes, file and line), and the top's parent, is left out.
+/// `handles` is the count minus the edges found; below a manager other than the root, edges from
+/// elsewhere are among the handles.
 ///
 /// @param manager the top; NULL: the root
 /// @param stream written to in one piece
-/// @param limit at most as many objects (0: all), the oldest of each manager first, and the edges
-///        between those
+/// @param limit at most as many objects (0: all) and the edges between those: manager by manager,
+///        what has edges (tracked) first, then the others, each the oldest first
 /// @return ND_OK, or the error
 /// @errors ND_ERROR_OUT_OF_MEMORY, ND_ERROR_IO
 /// @threads any, not from `traverse`, `clear` or `describe`; closes the gate
@@ -98,8 +100,8 @@ typedef struct nd_holders {
 /// closes; creation sites where known.
 ///
 /// Looks at all objects of the process. Not seen: objects that are in no manager's list because
-/// they are being destroyed, and references that a type keeps but does not report; both count as
-/// handles.
+/// they are being destroyed, garbage that a collection has found, and references that a type keeps
+/// but does not report; all count as handles.
 ///
 /// @param object borrowed, and held by the caller meanwhile
 /// @param stream written to in one piece

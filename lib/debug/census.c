@@ -9,6 +9,7 @@
 #include "lib/debug/census.h"
 #include "lib/base/alloc.h"
 #include "lib/base/lock.h"
+#include "lib/debug/text.h"
 #include "lib/gc/look.h"
 #include "lib/gc/steps.h"
 #include "lib/manager/manager.h"
@@ -142,7 +143,7 @@ static void copy_all(void *data) {
         nd_manager *manager = result->managers.items[i];
         for (nd_shard *shard = nd__shard_first(manager); shard; shard = nd__shard_next(shard)) {
             shard = nd__shard_lock_in(shard, manager);
-            for (int list = 0; list < 2; list++)
+            for (int list = 1; list >= 0; list--) // tracked objects first
                 for (nd_object *object = shard->lists[list].last; object; object = object->previous)
                     if (!nd__steps_is_condemned(nd__object_flags(object)))
                         copy_object(&visitor, object, (uint32_t)i);
@@ -225,7 +226,7 @@ void nd__census_free(census *result) {
 void nd__census_write_object(FILE *stream, const census_object *object) {
     fputs(object->what, stream);
     if (object->name[0])
-        fprintf(stream, "(%s)", object->name);
+        fprintf(stream, "(%s)", nd__text_plain((char[ND__TEXT_PLAIN]){0}, object->name));
 }
 
 void nd__census_write_site(FILE *stream, const char *before, const census_object *object) {

@@ -41,8 +41,10 @@ typedef struct census_edge {
 
 typedef struct census {
     nd__manager_array managers; ///< each retained; items[0] is the top
-    census_object *objects;     ///< by manager, oldest first
-    census_edge *edges;         ///< by object
+    census_object
+        *objects;       ///< by manager; of what a thread made there the tracked ones first, then
+                        ///< the others, oldest first
+    census_edge *edges; ///< by object
     char *text;
     uint32_t *index; ///< open addressing by address: 1 + place in objects; 0: empty
     size_t count, edge_count, text_size;

@@ -20,7 +20,8 @@ static void write_object(FILE *stream, const nd_object *object, int indent) {
     char name[64];
     nd_get_name(object, name, sizeof name);
     fprintf(stream, "%*s- %s%s%s%s  count %" PRIu32, indent, "", nd__object_text(object),
-            name[0] ? "(" : "", name, name[0] ? ")" : "", nd_get_count(object));
+            name[0] ? "(" : "", nd__text_plain((char[ND__TEXT_PLAIN]){0}, name), name[0] ? ")" : "",
+            nd_get_count(object));
     if (nd__object_shows_bytes(object))
         fprintf(stream, "  %" PRIu64 " bytes", ((const nd_accounted *)object)->bytes);
     if (object->site)
@@ -42,9 +43,9 @@ static void write_manager(FILE *stream, nd_manager *manager, int indent) {
             "%*smanager %s: %" PRIu64 " objects (%" PRIu64 " tracked), %" PRIu64 " bytes (%" PRIu64
             " with children); created %" PRIu64 ", freed %" PRIu64 ", collected %" PRIu64
             ", escaped %" PRIu64 "\n",
-            indent, "", manager->name, stats.live_objects, stats.tracked_objects, own, below,
-            stats.created_objects, stats.freed_objects, stats.collected_objects,
-            stats.escaped_objects);
+            indent, "", nd__text_plain((char[ND__TEXT_PLAIN]){0}, manager->name),
+            stats.live_objects, stats.tracked_objects, own, below, stats.created_objects,
+            stats.freed_objects, stats.collected_objects, stats.escaped_objects);
     for (int list = 1; list >= 0; list--) {
         int shown = 0;
         for (nd_shard *shard = nd__shard_first(manager); shard; shard = nd__shard_next(shard)) {

@@ -104,7 +104,9 @@ static void write_start(FILE *stream, const holders *self, uint32_t place) {
     else
         fprintf(stream, ": %" PRIu32 " handle%s of the program", handles, handles == 1 ? "" : "s");
     nd__census_write_site(stream, "; ", object);
-    fprintf(stream, "; manager %s]", self->graph.managers.items[object->manager]->name);
+    fprintf(stream, "; manager %s]",
+            nd__text_plain((char[ND__TEXT_PLAIN]){0},
+                           self->graph.managers.items[object->manager]->name));
 }
 
 /// "a -item-> b -grad-> x": the walk's path to the edge's source, and the edge. What lies in the
@@ -127,7 +129,8 @@ static void write_path(FILE *stream, const holders *self, const walk *walk, uint
         uint32_t at = edge;
         for (size_t back = length - 1; back > step; back--)
             at = walk->by[graph->edges[at].from];
-        fprintf(stream, " -%s-> ", graph->edges[at].label);
+        fprintf(stream, " -%s-> ",
+                nd__text_plain((char[ND__TEXT_PLAIN]){0}, graph->edges[at].label));
         nd__census_write_object(stream, &graph->objects[graph->edges[at].to]);
     }
     if (start != self->x)
@@ -145,7 +148,8 @@ static void write_edge(FILE *stream, const holders *self, uint32_t edge) {
     } else {
         fputs("behind a cycle: ", stream);
         nd__census_write_object(stream, &self->graph.objects[from]);
-        fprintf(stream, " -%s-> ", self->graph.edges[edge].label);
+        fprintf(stream, " -%s-> ",
+                nd__text_plain((char[ND__TEXT_PLAIN]){0}, self->graph.edges[edge].label));
         nd__census_write_object(stream, &self->graph.objects[self->x]);
         write_start(stream, self, from);
     }
@@ -212,11 +216,13 @@ static nd_status manager_holders(nd_manager *manager, FILE *stream, nd_holders *
         fprintf(out.stream,
                 "manager %s: count %" PRIu64 " = %" PRIu64 " handles of the program + %" PRIu64
                 " open children\n",
-                manager->name, result->count, result->handles, result->edges);
+                nd__text_plain((char[ND__TEXT_PLAIN]){0}, manager->name), result->count,
+                result->handles, result->edges);
         for (size_t i = 1; i < managers.count; i++)
             if (managers.items[i]->parent == manager)
-                fprintf(out.stream, "  manager %s -parent-> manager %s\n", managers.items[i]->name,
-                        manager->name);
+                fprintf(out.stream, "  manager %s -parent-> manager %s\n",
+                        nd__text_plain((char[ND__TEXT_PLAIN]){0}, managers.items[i]->name),
+                        nd__text_plain((char[ND__TEXT_PLAIN]){0}, manager->name));
     }
     nd__manager_array_free(&managers);
     return stream ? nd__text_end(&out, "debug_holders", stream) : ND_OK;

@@ -134,10 +134,11 @@ static void write_open(const leak_groups *groups, const char *top, uint64_t limi
         return;
     bool one = groups->objects == 1;
     fprintf(stream, "ndarc: nobody has closed %" PRIu64 " manager%s below manager %s\n",
-            groups->objects, one ? "" : "s", top);
+            groups->objects, one ? "" : "s", nd__text_plain((char[ND__TEXT_PLAIN]){0}, top));
     for (size_t i = 0; is_shown(groups, i, limit); i++) {
         const leak_group *group = &groups->items[i];
-        fprintf(stream, "  %" PRIu64 " x manager %s", group->objects, group->what);
+        fprintf(stream, "  %" PRIu64 " x manager %s", group->objects,
+                nd__text_plain((char[ND__TEXT_PLAIN]){0}, group->what));
         end_line(stream, group);
     }
 }
@@ -149,7 +150,7 @@ static void write_leaks(const leak_groups *groups, const char *top, uint64_t lim
     for (size_t i = 0; i < groups->count; i++)
         bytes += groups->items[i].bytes;
     fprintf(stream, "ndarc: %" PRIu64 " objects, %" PRIu64 " bytes are alive below manager %s\n",
-            groups->objects, bytes, top);
+            groups->objects, bytes, nd__text_plain((char[ND__TEXT_PLAIN]){0}, top));
     for (size_t i = 0; is_shown(groups, i, limit); i++) {
         const leak_group *group = &groups->items[i];
         fprintf(stream, "  %" PRIu64 " x %s, %" PRIu64 " bytes", group->objects, group->what,
@@ -205,4 +206,6 @@ __attribute__((constructor)) static void read_environment(void) {
     const char *check = secure_getenv("ND_LEAK_CHECK");
     if (check && strcmp(check, "1") == 0)
         atexit(report_leaks_at_exit);
+    else if (check && *check && strcmp(check, "0") != 0)
+        fprintf(stderr, "ndarc: ND_LEAK_CHECK: \"%.40s\" is neither 1 nor 0\n", check);
 }

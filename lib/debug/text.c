@@ -58,9 +58,25 @@ void nd__text_write_json(FILE *stream, const char *text) {
 }
 
 void nd__text_write_dot(FILE *stream, const char *text) {
-    for (; *text; text++) {
+    const char *end = text + strlen(text);
+    while (text < end) {
+        size_t length = nd__utf8_length(text, (size_t)(end - text));
+        if (length == 0) {
+            fputs("\xef\xbf\xbd", stream); // U+FFFD
+            text++;
+            continue;
+        }
         if (*text == '"' || *text == '\\')
             fputc('\\', stream);
-        fputc((unsigned char)*text < 0x20 ? ' ' : *text, stream);
+        if ((unsigned char)*text < 0x20)
+            fputc(' ', stream);
+        else
+            fwrite(text, 1, length, stream);
+        text += length;
     }
+}
+
+const char *nd__text_plain(char ret_text[ND__TEXT_PLAIN], const char *name) {
+    nd__utf8_print(ret_text, ND__TEXT_PLAIN, name, strlen(name));
+    return ret_text;
 }

@@ -21,8 +21,13 @@ nd_status nd__text_end(nd__text *text, const char *operation, FILE *stream);
 /// Frees it unwritten.
 void nd__text_drop(nd__text *text);
 
+/// A name of the program's for a line of text, of which it cannot make another line: what is not
+/// printable becomes \xNN. Written to `ret_text`, which is returned, as far as there is room.
+enum { ND__TEXT_PLAIN = 4 * 64 };
+const char *nd__text_plain(char ret_text[ND__TEXT_PLAIN], const char *name);
+
 /// `text` as a JSON string with its quotes. What is no UTF-8 becomes U+FFFD.
 void nd__text_write_json(FILE *stream, const char *text);
-/// `text` between the quotes of a DOT string.
+/// `text` between the quotes of a DOT string, likewise.
 void nd__text_write_dot(FILE *stream, const char *text);
 #endif

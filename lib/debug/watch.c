@@ -173,7 +173,8 @@ nd_status nd_watch_write(const nd_watch *watch, FILE *stream) {
     memcpy(copy, watch, sizeof *copy);
     uint32_t count = watch->object ? nd_get_count(watch->object) : 0;
     nd__lock_release(&watch_lock);
-    fprintf(out.stream, "history of %s: %" PRIu64 " events, ", copy->what, copy->events);
+    fprintf(out.stream, "history of %s: %" PRIu64 " events, ",
+            nd__text_plain((char[ND__TEXT_PLAIN]){0}, copy->what), copy->events);
     if (copy->object)
         fprintf(out.stream, "count %" PRIu32 " now\n", count);
     else

@@ -21,6 +21,7 @@
 #include "lib/manager/shard.h"
 #include "lib/manager/trigger.h"
 #include "lib/object/callback.h"
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -91,6 +92,8 @@ __attribute__((constructor)) static void read_environment(void) {
         nd__atomic_store(&nd__manager_root.gc_mode, ND_GC_ON, relaxed);
     else if (strcmp(mode, "warn") == 0)
         nd__atomic_store(&nd__manager_root.gc_mode, ND_GC_WARN, relaxed);
+    else if (*mode && strcmp(mode, "off") != 0)
+        fprintf(stderr, "ndarc: ND_GC: \"%.40s\" is neither on, warn nor off\n", mode);
 }
 
 /// Counts up with every setting: what managers remember of those above them is of one generation.

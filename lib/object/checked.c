@@ -71,7 +71,10 @@ static bool runs_in_memcheck(void) {
 void nd__checked_decide(void) {
     nd__checked_settings mode = {.decided = true};
     const char *check = secure_getenv("ND_CHECK");
-    long megabytes = check ? strtol(check, NULL, 10) : 0;
+    char *end = NULL;
+    long megabytes = check ? strtol(check, &end, 10) : 0;
+    if (check && (megabytes < 0 || *end))
+        fprintf(stderr, "ndarc: ND_CHECK: \"%.40s\" is neither 1, a number of MiB, nor 0\n", check);
     if (megabytes > 0) {
         megabytes = megabytes == 1               ? DEFAULT_MEGABYTES
                     : megabytes > MOST_MEGABYTES ? MOST_MEGABYTES

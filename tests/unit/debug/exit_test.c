@@ -1,5 +1,5 @@
-// ND_LEAK_CHECK=1: what is said when a program ends. Each program is this one, started anew with
-// the variable set.
+// ND_LEAK_CHECK=1: what is said when a program ends; and what is said of values of variables that mean
+// nothing. Each program is this one, started anew with the variable set.
 #define ND_TRACK_SITES
 #include "tests/testing.h"
 #include <stdlib.h>
@@ -48,8 +48,8 @@ enum { PROGRAMS = sizeof programs / sizeof *programs };
 
 static char said[8192];
 
-/// Runs a program to its end; what it has said is in `said`.
-static void run_program(int number) {
+/// Runs a program to its end with a variable set; what it has said is in `said`.
+static void run_program(int number, const char *variable, const char *value) {
     int ends[2];
     assert_int_equal(pipe(ends), 0);
     fflush(NULL);
@@ -58,7 +58,7 @@ static void run_program(int number) {
         char text[16];
         snprintf(text, sizeof text, "%d", number);
         dup2(ends[1], STDERR_FILENO);
-        setenv("ND_LEAK_CHECK", "1", 1);
+        setenv(variable, value, 1);
         setenv("ASAN_OPTIONS", "detect_leaks=0", 1); // they are meant
         execl("/proc/self/exe", "exit_test", text, (char *)NULL);
         _exit(1);
@@ -79,12 +79,35 @@ static void run_program(int number) {
 static void test_managers_that_nobody_closed_are_named_at_exit(void **state) {
     (void)state;
     for (int i = 0; i < PROGRAMS; i++) {
-        run_program(i);
+        run_program(i, "ND_LEAK_CHECK", "1");
         for (int k = 0; k < 3 && programs[i].said[k]; k++)
             if (!strstr(said, programs[i].said[k]))
                 fail_msg("\"%s\" is not in: %s", programs[i].said[k], said);
         if (strstr(said, programs[i].unsaid))
             fail_msg("\"%s\" is in: %s", programs[i].unsaid, said);
+    }
+}
+
+/// A value that is taken for none is told of: a collector that is off because of it looks as if it found
+/// nothing.
+static void test_values_that_mean_nothing_are_said(void **state) {
+    (void)state;
+    static const struct {
+        const char *variable, *value, *expected; ///< "": nothing is said
+    } cases[] = {
+        {"ND_GC", "ON", "ndarc: ND_GC: \"ON\" is neither on, warn nor off\n"},
+        {"ND_GC", "on", ""},
+        {"ND_GC", "off", ""},
+        {"ND_GC", "", ""},
+        {"ND_LEAK_CHECK", "yes", "ndarc: ND_LEAK_CHECK: \"yes\" is neither 1 nor 0\n"},
+        {"ND_LEAK_CHECK", "0", ""},
+        {"ND_CHECK", "x", "ndarc: ND_CHECK: \"x\" is neither 1, a number of MiB, nor 0\n"},
+        {"ND_CHECK", "10M", "ndarc: ND_CHECK: \"10M\" is neither 1, a number of MiB, nor 0\n"},
+        {"ND_CHECK", "16", ""},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        run_program(0, cases[i].variable, cases[i].value);
+        assert_string_equal(said, cases[i].expected);
     }
 }
 
@@ -95,6 +118,7 @@ int main(int argc, char **argv) {
     }
     const struct CMUnitTest tests[] = {
         ND_TEST(test_managers_that_nobody_closed_are_named_at_exit),
+        ND_TEST(test_values_that_mean_nothing_are_said),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

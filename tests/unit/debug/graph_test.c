@@ -153,6 +153,65 @@ static void test_text_that_is_no_utf8(void **state) {
     cell_end();
 }
 
+/// A name is a piece of a line, whatever is in it.
+static void test_names_in_texts_for_people(void **state) {
+    (void)state;
+    cell_begin(1);
+    nd_object *x = cell_new(0, 0);
+    assert_ok(nd_set_name(x, "\xFF caf\xC3\xA9\nndarc: no leaks"));
+    nd_manager *m = nd_manager_new(NULL, "m\n\x80");
+    written dot = {0}, dump = {0}, holders = {0}, leaks = {0};
+    assert_ok(nd_debug_dump_dot(NULL, written_stream(&dot), 0));
+    assert_contains(written_text(&dot), "\xEF\xBF\xBD caf\xC3\xA9 ndarc: no leaks\\n");
+    assert_contains(written_text(&dot), "manager m \xEF\xBF\xBD  ");
+    assert_ok(nd_debug_dump(NULL, written_stream(&dump)));
+    assert_contains(written_text(&dump), "(\\xff caf\xC3\xA9\\x0andarc: no leaks)");
+    assert_contains(written_text(&dump), "manager m\\x0a\\x80: ");
+    assert_ok(nd_debug_holders(x, written_stream(&holders)));
+    assert_contains(written_text(&holders), "(\\xff caf\xC3\xA9\\x0andarc: no leaks)");
+    nd_debug_report_leaks(NULL, written_stream(&leaks), 0);
+    assert_contains(written_text(&leaks), "1 x manager m\\x0a\\x80");
+    written_free(&dot);
+    written_free(&dump);
+    written_free(&holders);
+    written_free(&leaks);
+    assert_ok(nd_manager_close(m, NULL));
+    nd_release(m);
+    nd_release(x);
+    cell_end();
+}
+
+/// Of a manager's objects those with edges first, each kind in the order of its making.
+static void test_a_limit_shows_what_has_edges_first(void **state) {
+    (void)state;
+    enum { PAIRS = 8 };
+    nd_list *lists[PAIRS];
+    nd_weak *weaks[PAIRS];
+    char name[8];
+    for (int i = 0; i < PAIRS; i++) {
+        lists[i] = nd_list_new();
+        weaks[i] = nd_weak_new(lists[i]);
+        snprintf(name, sizeof name, "t%d", i);
+        assert_ok(nd_set_name(lists[i], name));
+        snprintf(name, sizeof name, "g%d", i);
+        assert_ok(nd_set_name(weaks[i], name));
+    }
+    written json = {0};
+    assert_ok(nd_debug_dump_json(NULL, written_stream(&json), PAIRS + 2));
+    const char *at = written_text(&json);
+    for (int i = 0; i < PAIRS + 2; i++) {
+        snprintf(name, sizeof name, "\"%c%d\"", i < PAIRS ? 't' : 'g', i % PAIRS);
+        assert_contains(at, name);
+        at = strstr(at, name);
+    }
+    assert_lacks(at, "\"g2\"");
+    written_free(&json);
+    for (int i = 0; i < PAIRS; i++) {
+        nd_release(weaks[i]);
+        nd_release(lists[i]);
+    }
+}
+
 static void test_closed_objects_have_no_edges(void **state) {
     (void)state;
     graph g = make_graph();
@@ -242,6 +301,8 @@ int main(void) {
         ND_TEST(test_limit_leaves_out_objects_and_their_edges),
         ND_TEST(test_dot_nests_managers),
         ND_TEST(test_text_that_is_no_utf8),
+        ND_TEST(test_names_in_texts_for_people),
+        ND_TEST(test_a_limit_shows_what_has_edges_first),
         ND_TEST(test_closed_objects_have_no_edges),
         ND_TEST(test_a_stream_that_fails_is_an_error),
         ND_TEST(test_no_memory_writes_nothing),
