@@ -12,6 +12,8 @@
 #
 #     KIT_SECONDS=530     of one part
 #     KIT_ONLY='A,B'      names of steps (with * and ?); the others are left out, and what only they need is not built
+#     KIT_RESUME=1        goes on where the part's time was up in the call before, and with what was not built: what ran then is not
+#                         run again, and its steps stay in PART.json
 #     KIT_EXTRA_CC, KIT_EXTRA_NVCC     more flags for the compilers
 set -u
 results=$(realpath -m "${KIT_OUT:-results}")
@@ -22,9 +24,11 @@ limit=${KIT_SECONDS:-530}
 setting=$(cat setting)
 mkdir -p "$results"
 log=$results/$part.log
+rows=$results/.$part.rows # of steps that ran, as PART.json has them, a line each
 begin=$SECONDS
 separator=
 failed=0
+late=0
 
 fake=
 [ "$setting" != fake ] || fake=1
@@ -43,26 +47,38 @@ open_json() {
             "$(nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2>/dev/null | json_text)" \
             "$("$(nvcc_path)" --version 2>/dev/null | tail -n 1 | json_text)" "$(${CC:-gcc} --version | head -n 1 | json_text)" "$(nproc)"
     } >"$json"
-    : >"$log"
+    [ -n "${KIT_RESUME:-}" ] || rm -f "$rows" "$log"
+    touch "$rows" "$log"
+    while IFS= read -r row; do
+        printf '%s\n  %s' "$separator" "$row" >>"$json"
+        separator=,
+    done <"$rows"
 }
 
 close_json() {
     printf '\n ], "seconds": %d}\n' $((SECONDS - begin)) >>"$json"
     echo "$part: $((SECONDS - begin)) s, $failed failed; $json, $log"
+    [ $late -eq 0 ] || echo "$part: $late steps had no time; KIT_RESUME=1 takes those"
 }
 
 # record NAME STATUS SECONDS [LOG]: one step. Cases are counted as cmocka prints them.
 record() {
-    local passed=0 red=0 names='' last=''
+    local passed=0 red=0 names='' last='' row
     if [ $# -gt 3 ]; then
         passed=$(grep -a -c '^\[       OK \]' "$4")
         names=$(sed -n 's/^\[  FAILED  \] \([A-Za-z_]\)/\1/p' "$4" | sed 's/^[0-9]* test.*//' | sort -u | tr '\n' ' ')
         red=$(wc -w <<<"$names")
         last=$(tail -n 5 "$4" | cut -c 1-300)
     fi
-    printf '%s\n  {"step": %s, "status": "%s", "seconds": %s, "cases_passed": %s, "cases_failed": %s, "failed": %s, "last_lines": %s}' \
-        "$separator" "$(json_text <<<"$1")" "$2" "$3" "$passed" "$red" "$(json_text <<<"${names% }")" "$(json_text <<<"$last")" >>"$json"
+    row=$(printf '{"step": %s, "status": "%s", "seconds": %s, "cases_passed": %s, "cases_failed": %s, "failed": %s, "last_lines": %s}' \
+        "$(json_text <<<"$1")" "$2" "$3" "$passed" "$red" "$(json_text <<<"${names% }")" "$(json_text <<<"$last")")
+    printf '%s\n  %s' "$separator" "$row" >>"$json"
     separator=,
+    if [ "$2" = "no time" ]; then
+        late=$((late + 1))
+    elif [ $# -gt 3 ] && [ "$2" != "not built" ]; then
+        echo "$row" >>"$rows"
+    fi
     printf '%-12s %4d s  %s%s\n' "$2" "$3" "$1" "${names:+  ($names)}"
 }
 
@@ -75,6 +91,11 @@ wanted() {
         [[ $1 == $pattern ]] && return 0
     done < <(tr ',' '\n' <<<"$KIT_ONLY")
     return 1
+}
+
+# ran NAME: in the call that this one resumes.
+ran() {
+    [ -n "${KIT_RESUME:-}" ] && grep -qF "{\"step\": $(json_text <<<"$1"), " "$rows"
 }
 
 # step NAME LIMIT COMMAND...: runs it for at most LIMIT seconds and at most what the part has left.
@@ -133,7 +154,7 @@ path_of() { if starts "prebuilt/$1"; then echo "$kit/prebuilt/$1"; else echo "$k
 # Steps of the part, in their order: name, limit, and what is run as lines: VARIABLE=VALUE…, a program of the kit, its arguments.
 planned=()
 plan() {
-    wanted "$1" || return 0
+    wanted "$1" && ! ran "$1" || return 0
     planned+=("$1"$'\n'"$2"$'\n'"$(printf '%s\n' "${@:3}")")
 }
 
@@ -142,6 +163,7 @@ before=()
 take_steps() {
     local -a programs=() lines command
     local text i
+    [ ${#planned[@]} -gt 0 ] || return 0
     for text in "${planned[@]}"; do
         mapfile -t lines <<<"$text"
         i=2
