@@ -191,7 +191,8 @@ int main(int argc, char **argv) {
         const char *dtype = dtypes[m / NCALLS / NSIZES].name;
         snprintf(names[m].work, sizeof names[m].work, "%s, %s, %s", call, dtype, size);
         snprintf(names[m].key, sizeof names[m].key, "T8_%s_%s_%s_ns", call, dtype, size);
-        metrics[m] = (bench_metric){.work = names[m].work, .name = names[m].key, .unit = "ns"};
+        metrics[m] = (bench_metric){
+            .work = names[m].work, .name = names[m].key, .unit = "ns", .ratio = 1.15};
     }
     for (int round = 0; round < ROUNDS && right; round++)
         for (size_t group = 0; group < NDTYPES * NSIZES && right; group++)
@@ -204,6 +205,8 @@ int main(int argc, char **argv) {
         .bench = "elementwise",
         .metrics = metrics,
         .count = NMETRICS,
+        .mean = 0.8,
+        .worst = 10,
         .rivals = {{.title = "PyTorch", .key = "rival_pytorch", .peer = &pytorch}}};
     return bench_table_finish(&table, json);
 }

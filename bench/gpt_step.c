@@ -61,8 +61,11 @@ int main(int argc, char **argv) {
 
     bench_metric metrics[CELLS + PEAKS];
     for (size_t i = 0; i < CELLS; i++)
-        metrics[i] = (bench_metric){
-            .work = works[i], .name = names[i], .unit = "ms", .ours = (first[i] + second[i]) / 2};
+        metrics[i] = (bench_metric){.work = works[i],
+                                    .name = names[i],
+                                    .unit = "ms",
+                                    .ours = (first[i] + second[i]) / 2,
+                                    .ratio = 0.9};
     for (size_t i = 0; i < PEAKS; i++)
         metrics[CELLS + i] = (bench_metric){
             .work = peaks[i].work, .name = peaks[i].name, .unit = "MB", .ours = mb[i]};

@@ -31,6 +31,7 @@
 #include <unistd.h>
 
 enum { MOST_THREADS = 64, LINE = 128, METRICS = 128 };
+enum { ONE_THREAD };
 /// A batch of no more threads than cores is short, and counts only when all its threads ran side by
 /// side from its begin to its end; one of more threads is long, so that the scheduler takes turns.
 static const double short_batch_seconds = 5e-4, long_batch_seconds = 6e-2;
@@ -227,8 +228,8 @@ typedef struct table {
     size_t count;
 } table;
 
-static void add(table *table, const char *name, const char *what, unsigned threads, double ours,
-                double target) {
+static bench_metric *add(table *table, const char *name, const char *what, unsigned threads,
+                         double ours) {
     size_t row = table->count++;
     if (threads) {
         snprintf(table->names[row], sizeof table->names[row], "T16_%s_ns_%u", name, threads);
@@ -238,11 +239,9 @@ static void add(table *table, const char *name, const char *what, unsigned threa
         snprintf(table->names[row], sizeof table->names[row], "T16_%s", name);
         snprintf(table->works[row], sizeof table->works[row], "%s", what);
     }
-    table->metrics[row] = (bench_metric){.name = table->names[row],
-                                         .work = table->works[row],
-                                         .unit = "ns",
-                                         .ours = ours,
-                                         .target = target};
+    table->metrics[row] = (bench_metric){
+        .name = table->names[row], .work = table->works[row], .unit = "ns", .ours = ours};
+    return &table->metrics[row];
 }
 
 /// Workers with an object each in managers of their own, or all in two shared ones.
@@ -275,15 +274,16 @@ static void measure_works(table *table, worker *workers, unsigned most) {
         work function;
         bool own;    ///< managers of their own
         bool shared; ///< the first worker's object for all
+        bool linear; ///< more threads shall take no longer
     } rows[] = {
-        {"locked_pair", "two locked instructions", locked_pair, true, false},
-        {"distinct", "retain + release, distinct objects", retain_release, true, false},
-        {"one_object", "retain + release, one object", retain_release, true, true},
-        {"create_own_manager", "16 floats, own manager", create_tensors, true, false},
-        {"create_shared_manager", "16 floats, one manager", create_tensors, false, false},
-        {"objects_shared_manager", "user object, one manager", create_objects, false, false},
-        {"attach", "attach between two managers", attach, false, false},
-        {"boundary", "manager with an object, made and closed", boundaries, true, false},
+        {"locked_pair", "two locked instructions", locked_pair, true, false, false},
+        {"distinct", "retain + release, distinct objects", retain_release, true, false, true},
+        {"one_object", "retain + release, one object", retain_release, true, true, false},
+        {"create_own_manager", "16 floats, own manager", create_tensors, true, false, true},
+        {"create_shared_manager", "16 floats, one manager", create_tensors, false, false, true},
+        {"objects_shared_manager", "user object, one manager", create_objects, false, false, true},
+        {"attach", "attach between two managers", attach, false, false, true},
+        {"boundary", "manager with an object, made and closed", boundaries, true, false, false},
     };
     static nd_manager *managers[2 * MOST_THREADS];
     for (size_t row = 0; row < sizeof rows / sizeof *rows; row++) {
@@ -302,9 +302,11 @@ static void measure_works(table *table, worker *workers, unsigned most) {
             end(workers, threads, managers, rows[row].own);
             if (threads == 1)
                 alone = ns;
-            bool bound = rows[row].function == retain_release && !rows[row].shared && threads > 1;
-            add(table, rows[row].name, rows[row].what, threads, ns,
-                bound ? 1.1 * alone : (double)NAN);
+            bench_metric *metric = add(table, rows[row].name, rows[row].what, threads, ns);
+            if (threads > 1) {
+                metric->rivals[ONE_THREAD] = alone;
+                metric->ratio = rows[row].linear ? BENCH_FLAT : 0;
+            }
         }
     }
 }
@@ -413,14 +415,15 @@ static void measure_gate(table *table, worker *workers, unsigned most) {
     for (unsigned threads = 1; threads <= most; threads *= 2) {
         begin(workers, threads, managers, true);
         add(table, "link", "set + clear an edge, no collector", threads,
-            measure(link_unlink, workers, threads), NAN);
+            measure(link_unlink, workers, threads));
         add(table, "link_beside_collector", "the same beside a collector", threads,
-            link_ns(workers, threads), NAN);
+            link_ns(workers, threads));
         end(workers, threads, managers, true);
     }
     begin(workers, 1, managers, true);
     add(table, "gate_closed_ns_per_object", "gate closed per object, one linking thread", 0,
-        gate_closed_ns(workers, 1), 50);
+        gate_closed_ns(workers, 1))
+        ->target = 50;
     end(workers, 1, managers, true);
 }
 
@@ -442,7 +445,14 @@ int main(int argc, char **argv) {
         workers[i] = (worker){0};
     measure_works(table, workers, most);
     measure_gate(table, workers, most);
-    bench_table figures = {.bench = "managers", .metrics = table->metrics, .count = table->count};
+    bench_table figures = {
+        .bench = "managers",
+        .metrics = table->metrics,
+        .count = table->count,
+        .rivals = {
+            [ONE_THREAD] = {
+                "one thread", NULL, NULL,
+                "the same work on one thread, a line above; linear is a ratio of 1.1 at most"}}};
     int status = bench_table_finish(&figures, json);
     free(table);
     free(workers);

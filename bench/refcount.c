@@ -1,6 +1,7 @@
 // T1: what a handle costs: retain + release, beside the two locked instructions that no count
 // shared by threads can do without, the two calls that a library outside the program cannot do
-// without, and beside libtorch.
+// without, and beside libtorch. Where counts are compiled into the program one thread shall need no
+// more than 1.5 ns, which is meant for a quiet Zen 5.
 //
 // A process with one thread and a process with two are measured one after the other: the second
 // thread sleeps, but it is there.
@@ -37,10 +38,11 @@ int main(int argc, char **argv) {
         return 2;
     }
     bench_metric metrics[METRICS] = {
-        {.work = "retain + release, process with one thread",
-         .name = "T1_single_thread_ns",
-         .target = 1.5},
-        {.work = "retain + release, process with two threads", .name = "T1_ns"},
+        {.work = "retain + release, process with one thread", .name = "T1_single_thread_ns"},
+        {.work = "retain + release, process with two threads",
+         .name = "T1_ns",
+         .ratio = 1.05,
+         .beside = 1u << LOCKED_PAIR},
         {.work = "the same with ND_INLINE_COUNTS, one thread",
          .name = "T1_inline_single_thread_ns",
          .target = 1.5},
@@ -85,7 +87,6 @@ static void measure_with_second_thread(nd_tensor *x, bench_metric *metric) {
     bench_measure_sides(sides, 2, REPEATS);
     metric->ours = sides[0].ns;
     metric->rivals[LOCKED_PAIR] = sides[1].ns;
-    metric->target = 1.05 * sides[1].ns;
     bench_second_thread_end(second);
 }
 

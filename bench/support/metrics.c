@@ -17,7 +17,13 @@ static bool measured(double figure);
 static bool is_rival(const bench_table *table, size_t r);
 static const char *rival_key(const bench_metric *metric, const bench_rival *rival, char *buffer,
                              size_t size);
+static bool is_beside(const bench_table *table, const bench_metric *metric, size_t r);
+static bool is_known(const bench_table *table, const bench_metric *metric, size_t r);
 static double best_rival(const bench_table *table, const bench_metric *metric);
+static void print_rivals(const bench_table *table);
+static void print_ratios(const bench_table *table);
+static void print_target(const bench_metric *metric);
+static void print_verdict(const bench_table *table, const bench_metric *metric);
 static void print_line(const bench_table *table, const bench_metric *metric);
 static void print_figure(double value, const char *unit, int width);
 
@@ -34,20 +40,52 @@ void bench_table_ask_peers(bench_table *table) {
     }
 }
 
+double bench_table_ratio(const bench_table *table, const bench_metric *metric) {
+    const double ratio = metric->ours / best_rival(table, metric);
+    return measured(ratio) ? ratio : (double)NAN;
+}
+
+static bool reaches(const bench_metric *metric, double figure, double target) {
+    return metric->at_least ? figure >= target : figure <= target;
+}
+
+bench_verdict bench_table_verdict(const bench_table *table, const bench_metric *metric) {
+    if (!measured(metric->ours) || !(measured(metric->ratio) || measured(metric->target)))
+        return BENCH_NO_TARGET;
+    if (measured(metric->target) && !reaches(metric, metric->ours, metric->target))
+        return BENCH_MISSED;
+    if (!measured(metric->ratio))
+        return BENCH_MET;
+    // One rival that does it better is enough to miss; to be as good as the best, all have to be there.
+    const double ratio = bench_table_ratio(table, metric);
+    if (isfinite(ratio) && !reaches(metric, ratio, metric->ratio))
+        return BENCH_MISSED;
+    for (size_t r = 0; r < BENCH_RIVALS; r++)
+        if (is_beside(table, metric, r) && !is_known(table, metric, r))
+            return BENCH_NO_RIVAL;
+    return isfinite(ratio) ? BENCH_MET : BENCH_NO_RIVAL;
+}
+
 void bench_table_print(const bench_table *table) {
     char machine[512];
     printf("%s on %s\n\n  %-46s %11s", table->bench, bench_machine_line(machine, sizeof machine),
            "", "ndarc");
     for (size_t r = 0; r < BENCH_RIVALS; r++)
         if (table->rivals[r].title)
-            printf(" %11s", table->rivals[r].title);
-    printf(" %8s %11s\n", "better", "target");
+            printf(" %12s", table->rivals[r].title);
+    printf(" %7s  %s\n", "ratio", "target");
     for (size_t i = 0; i < table->count; i++)
         print_line(table, &table->metrics[i]);
     printf("\n");
     if (bench_measured_less())
         printf("  This machine is slow or busy: some figures are medians of fewer batches than "
                "usual.\n");
+    print_rivals(table);
+    if (table->mean > 0)
+        print_ratios(table);
+}
+
+static void print_rivals(const bench_table *table) {
     for (size_t r = 0; r < BENCH_RIVALS; r++) {
         const bench_rival *rival = &table->rivals[r];
         char line[384];
@@ -77,7 +115,7 @@ bool bench_table_write(const bench_table *table, const char *path) {
             bench_json_number(&json, metric->name, metric->ours);
         for (size_t r = 0; r < BENCH_RIVALS; r++) {
             char key[128];
-            if (is_rival(table, r) && measured(metric->rivals[r]))
+            if (is_rival(table, r) && table->rivals[r].key && measured(metric->rivals[r]))
                 bench_json_number(&json, rival_key(metric, &table->rivals[r], key, sizeof key),
                                   metric->rivals[r]);
         }
@@ -133,39 +171,47 @@ static bool is_rival(const bench_table *table, size_t r) {
     return rival->title && !(rival->peer && rival->peer->outdated);
 }
 
-static double first_ratio(const bench_metric *metric) {
-    return metric->ours / metric->rivals[0];
-}
+typedef struct ratio {
+    const bench_metric *metric;
+    double value;
+} ratio;
 
 static int compare_ratios(const void *a, const void *b) {
-    double x = first_ratio(*(const bench_metric *const *)a);
-    double y = first_ratio(*(const bench_metric *const *)b);
+    const double x = ((const ratio *)a)->value, y = ((const ratio *)b)->value;
     return (x < y) - (x > y);
 }
 
-void bench_table_print_ratios(const bench_table *table, double bound, size_t worst) {
+static const char *say_met(bool met) {
+    return met ? "met" : "missed";
+}
+
+static void print_ratios(const bench_table *table) {
     const char *title = table->rivals[0].title ? table->rivals[0].title : "nobody";
-    const bench_metric **both = calloc(table->count + 1, sizeof *both);
+    ratio *ratios = calloc(table->count + 1, sizeof *ratios);
     size_t count = 0, above = 0;
     double logarithms = 0;
-    for (size_t i = 0; both && is_rival(table, 0) && i < table->count; i++) {
-        if (!measured(table->metrics[i].rivals[0]) || !measured(table->metrics[i].ours))
+    for (size_t i = 0; ratios && i < table->count; i++) {
+        const bench_metric *metric = &table->metrics[i];
+        const double value = bench_table_ratio(table, metric);
+        if (!isfinite(value))
             continue;
-        double of = first_ratio(&table->metrics[i]);
-        logarithms += log(of);
-        above += of > bound;
-        both[count++] = &table->metrics[i];
+        logarithms += log(value);
+        above += bench_table_verdict(table, metric) == BENCH_MISSED;
+        ratios[count++] = (ratio){metric, value};
     }
-    if (!is_rival(table, 0))
-        printf("\n  ours / %s: no ratio, since this one is no rival\n", title);
-    else if (count > 0)
-        printf("\n  ours / %s: geometric mean of %zu %.3f; above %.2f: %zu. The worst:\n", title,
-               count, exp(logarithms / (double)count), bound, above);
-    if (count > 0)
-        qsort(both, count, sizeof *both, compare_ratios);
-    for (size_t i = 0; i < count && i < worst; i++)
-        printf("    %-44s %6.2f\n", both[i]->work, first_ratio(both[i]));
-    free(both);
+    if (count > 0) {
+        const double mean = exp(logarithms / (double)count);
+        printf("\n  ndarc / %s: geometric mean of %zu %.3f (at most %.2f): %s; above their target "
+               "(none): %zu: %s. The largest:\n",
+               title, count, mean, table->mean, say_met(mean <= table->mean), above,
+               say_met(above == 0));
+        qsort(ratios, count, sizeof *ratios, compare_ratios);
+    } else {
+        printf("\n  ndarc / %s: no ratio, since there is no rival\n", title);
+    }
+    for (size_t i = 0; i < count && i < table->worst; i++)
+        printf("    %-44s %6.2f\n", ratios[i].metric->work, ratios[i].value);
+    free(ratios);
 }
 
 /// "T8_add_gbps" and "loop" give "T8_loop_add_gbps".
@@ -176,12 +222,22 @@ static const char *rival_key(const bench_metric *metric, const bench_rival *riva
     return buffer;
 }
 
+/// Whether a column is one of those that the line's ratio is of.
+static bool is_beside(const bench_table *table, const bench_metric *metric, size_t r) {
+    return table->rivals[r].title && (!metric->beside || metric->beside & 1u << r);
+}
+
+/// Whether a column has a figure that may be compared.
+static bool is_known(const bench_table *table, const bench_metric *metric, size_t r) {
+    return is_rival(table, r) && measured(metric->rivals[r]);
+}
+
 /// NaN when none was measured.
 static double best_rival(const bench_table *table, const bench_metric *metric) {
     double best = NAN;
     for (size_t r = 0; r < BENCH_RIVALS; r++) {
         double figure = metric->rivals[r];
-        if (is_rival(table, r) && measured(figure))
+        if (is_beside(table, metric, r) && is_known(table, metric, r))
             best = metric->at_least ? fmax(best, figure) : fmin(best, figure);
     }
     return best;
@@ -194,22 +250,40 @@ static void print_line(const bench_table *table, const bench_metric *metric) {
         if (!table->rivals[r].title)
             continue;
         printf(" ");
-        print_figure(metric->rivals[r], metric->unit, 11);
+        print_figure(metric->rivals[r], metric->unit, 12);
     }
-    double best = best_rival(table, metric);
-    double better = metric->at_least ? metric->ours / best : best / metric->ours;
-    if (measured(better))
-        printf(" %7.*fx", better < 100 ? 2 : 0, better);
+    const double ratio = bench_table_ratio(table, metric);
+    if (isfinite(ratio))
+        printf(" %7.*f", ratio < 100 ? 3 : 0, ratio);
     else
-        printf(" %8s", "-");
-    printf(" ");
-    print_figure(metric->target, metric->unit, 11);
-    if (measured(metric->target) && measured(metric->ours)) {
-        bool met =
-            metric->at_least ? metric->ours >= metric->target : metric->ours <= metric->target;
-        printf("  %s", met ? "met" : "missed");
-    }
+        printf(" %7s", "-");
+    print_target(metric);
+    print_verdict(table, metric);
     printf("\n");
+}
+
+/// "<= 0.25", "<= 200 ns", or both.
+static void print_target(const bench_metric *metric) {
+    const char *sign = metric->at_least ? ">=" : "<=";
+    if (measured(metric->ratio))
+        printf("  %s %.2f", sign, metric->ratio);
+    if (measured(metric->target)) {
+        printf("%s %s ", measured(metric->ratio) ? "," : " ", sign);
+        print_figure(metric->target, metric->unit, 0);
+    }
+}
+
+static void print_verdict(const bench_table *table, const bench_metric *metric) {
+    const bench_verdict verdict = bench_table_verdict(table, metric);
+    if (verdict == BENCH_MET || verdict == BENCH_MISSED)
+        printf("  %s", say_met(verdict == BENCH_MET));
+    const char *separator = "  not judged, without ";
+    for (size_t r = 0; r < BENCH_RIVALS && verdict == BENCH_NO_RIVAL; r++) {
+        if (!is_beside(table, metric, r) || is_known(table, metric, r))
+            continue;
+        printf("%s%s", separator, table->rivals[r].title);
+        separator = ", ";
+    }
 }
 
 static void print_figure(double value, const char *unit, int width) {
