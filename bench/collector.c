@@ -304,10 +304,10 @@ static void measure(bench_metric *metrics) {
 }
 
 int main(int argc, char **argv) {
-    const char *json = NULL;
+    bench_files files;
     int answer = bench_metrics_options(
         argc, argv,
-        "T11 to T14e, T17: the cost of the cycle collector, beside CPython's and Nim's.", &json);
+        "T11 to T14e, T17: the cost of the cycle collector, beside CPython's and Nim's.", &files);
     if (answer >= 0)
         return answer;
     nd_gc_set_mode(ND_GC_ON);
@@ -325,5 +325,5 @@ int main(int argc, char **argv) {
     measure(metrics);
     bench_peer_run_own(&nim, "nim_orc", NULL, "nim");
     bench_peer_run_own(&cpython, "cpython_gc.py", NULL, "python3");
-    return bench_table_finish(&table, json);
+    return bench_table_finish(&table, &files);
 }

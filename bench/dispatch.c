@@ -45,9 +45,9 @@ static bool recorded_add(void *data, uint64_t count);
 static bool forward_backward(void *data, uint64_t count);
 
 int main(int argc, char **argv) {
-    const char *json = NULL;
+    bench_files files;
     int answer = bench_metrics_options(
-        argc, argv, "T2 to T6: the cost of the smallest operations, beside libtorch.", &json);
+        argc, argv, "T2 to T6: the cost of the smallest operations, beside libtorch.", &files);
     if (answer >= 0)
         return answer;
 
@@ -81,7 +81,7 @@ int main(int argc, char **argv) {
     if (!measure_half(metrics) || !measure_with_second_thread(metrics + WORKS))
         return 2;
     copy_rivals(&table);
-    return bench_table_finish(&table, json);
+    return bench_table_finish(&table, &files);
 }
 
 /// Adds half of each figure. False, with the error printed, on failure.

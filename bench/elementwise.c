@@ -177,9 +177,9 @@ static bool measure(bench_metric *metrics, size_t dtype, size_t size, bench_peer
 }
 
 int main(int argc, char **argv) {
-    const char *json = NULL;
+    bench_files files;
     int answer = bench_metrics_options(
-        argc, argv, "T8: elementwise functions on one thread, beside PyTorch.", &json);
+        argc, argv, "T8: elementwise functions on one thread, beside PyTorch.", &files);
     if (answer >= 0)
         return answer;
     static bench_metric metrics[NMETRICS];
@@ -208,5 +208,5 @@ int main(int argc, char **argv) {
         .mean = 0.8,
         .worst = 10,
         .rivals = {{.title = "PyTorch", .key = "rival_pytorch", .peer = &pytorch}}};
-    return bench_table_finish(&table, json);
+    return bench_table_finish(&table, &files);
 }

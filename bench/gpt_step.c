@@ -43,9 +43,9 @@ static bool measure_half(double *ms);
 static bool measure_peaks(double *mb);
 
 int main(int argc, char **argv) {
-    const char *json = NULL;
+    bench_files files;
     int answer = bench_metrics_options(
-        argc, argv, "T21: a training step of GPT-2's architecture, beside PyTorch.", &json);
+        argc, argv, "T21: a training step of GPT-2's architecture, beside PyTorch.", &files);
     if (answer >= 0)
         return answer;
 
@@ -73,7 +73,7 @@ int main(int argc, char **argv) {
                          .metrics = metrics,
                          .count = CELLS + PEAKS,
                          .rivals = {{"PyTorch", "rival_pytorch", &peer, NULL}}};
-    return bench_table_finish(&table, json);
+    return bench_table_finish(&table, &files);
 }
 
 /// Median milliseconds of a step, per cell. False, with the error printed, on failure.

@@ -428,9 +428,9 @@ static void measure_gate(table *table, worker *workers, unsigned most) {
 }
 
 int main(int argc, char **argv) {
-    const char *json = NULL;
+    bench_files files;
     int answer = bench_metrics_options(
-        argc, argv, "T16: counts, managers and the gate with several threads.", &json);
+        argc, argv, "T16: counts, managers and the gate with several threads.", &files);
     if (answer >= 0)
         return answer;
     unsigned most = 2 * cores() < 4 ? 4 : 2 * cores();
@@ -453,7 +453,7 @@ int main(int argc, char **argv) {
             [ONE_THREAD] = {
                 "one thread", NULL, NULL,
                 "the same work on one thread, a line above; linear is a ratio of 1.1 at most"}}};
-    int status = bench_table_finish(&figures, json);
+    int status = bench_table_finish(&figures, &files);
     free(table);
     free(workers);
     return status;

@@ -1,6 +1,7 @@
 // bench/support/metrics.c and peer.c: what is met and what is missed; a rival that is outdated has a
-// column, makes no ratio and is called what it is; one that is not makes all of them.
-#include "bench/support/metrics.h"
+// column, makes no ratio and is called what it is; one that is not makes all of them. And the chart.
+#include "bench/support/gnuplot.h"
+#include "bench/support/metrics_chart.h"
 #include "tests/testing.h"
 
 #include <math.h>
@@ -37,7 +38,7 @@ static void path_in_folder(char *path, size_t size, const char *name) {
 }
 
 static char *content_of(const char *path) {
-    static char text[16384];
+    static char text[65536];
     FILE *file = fopen(path, "re");
     assert_non_null(file);
     text[fread(text, 1, sizeof text - 1, file)] = 0;
@@ -189,6 +190,40 @@ static void test_a_column_of_other_lines_is_not_written(void **state) {
     assert_null(strstr(written(&table), "8.0625"));
 }
 
+/// What the chart of so many lines says; "" where none is drawn.
+static const char *drawn(const bench_peer *peer, size_t count) {
+    static bench_metric lines[60];
+    char path[512];
+    bench_table table = table_of(peer);
+    table.metrics = lines;
+    table.count = count;
+    for (size_t i = 0; i < count; i++) {
+        lines[i] = metrics[i % 2];
+        lines[i].work = i % 2 ? "it's slower_than 'that'" : "rate";
+        lines[i].at_least = i % 2 == 0;
+    }
+    path_in_folder(path, sizeof path, "chart.svg");
+    unlink(path);
+    assert_true(metrics_chart_draw(&table, path));
+    return access(path, R_OK) == 0 ? content_of(path) : "";
+}
+
+static void test_a_chart_names_its_lines(void **state) {
+    (void)state;
+    bench_peer peer = peer_of(false), old = peer_of(true);
+    assert_string_equal(drawn(&old, 2), ""); // nobody to be compared with
+    if (!bench_gnuplot_check("test", "x.svg"))
+        return;
+    const char *chart = drawn(&peer, 2);
+    assert_non_null(strstr(chart, "slower_than"));
+    assert_non_null(strstr(chart, ">PyTorch<"));
+    assert_non_null(strstr(chart, "target, at most"));
+    chart = drawn(&peer, 60); // too many to be named
+    assert_null(strstr(chart, "slower_than"));
+    assert_non_null(strstr(chart, "ndarc / PyTorch"));
+    assert_non_null(strstr(chart, "above its target"));
+}
+
 static void write_program(const char *path, const char *text) {
     FILE *file = fopen(path, "we");
     assert_non_null(file);
@@ -234,6 +269,7 @@ int main(void) {
         ND_TEST(test_a_rival_that_is_not_there),
         ND_TEST(test_a_target_of_ours_alone),
         ND_TEST(test_a_column_of_other_lines_is_not_written),
+        ND_TEST(test_a_chart_names_its_lines),
         ND_TEST(test_whose_program_it_is),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

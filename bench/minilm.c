@@ -42,9 +42,9 @@ static bool embed(void *data, uint64_t times);
 static bool measure_half(const nd_object *model, double *us);
 
 int main(int argc, char **argv) {
-    const char *json = NULL;
+    bench_files files;
     int answer = bench_metrics_options(
-        argc, argv, "T20: sentence embeddings, beside PyTorch and ONNX Runtime.", &json);
+        argc, argv, "T20: sentence embeddings, beside PyTorch and ONNX Runtime.", &files);
     if (answer >= 0)
         return answer;
     nd_auto nd_object *model = minilm_open(NULL);
@@ -80,7 +80,7 @@ int main(int argc, char **argv) {
                          .count = 2 * CELLS,
                          .rivals = {{"PyTorch", "rival_pytorch", &pytorch, NULL},
                                     {"ONNX Runtime", "rival_onnxruntime", &onnxruntime, NULL}}};
-    return bench_table_finish(&table, json);
+    return bench_table_finish(&table, &files);
 }
 
 /// Median microseconds of a batch, per cell. False, with the error printed, on failure.

@@ -25,9 +25,9 @@ static bool epoch(workload *work, uint64_t number);
 static double measure_half(void);
 
 int main(int argc, char **argv) {
-    const char *json = NULL;
+    bench_files files;
     int answer = bench_metrics_options(
-        argc, argv, "T10: one epoch of an MLP 784-500-10, batch 500, beside PyTorch.", &json);
+        argc, argv, "T10: one epoch of an MLP 784-500-10, batch 500, beside PyTorch.", &files);
     if (answer >= 0)
         return answer;
     bench_peer peer;
@@ -47,7 +47,7 @@ int main(int argc, char **argv) {
                          .metrics = &metric,
                          .count = 1,
                          .rivals = {{"PyTorch", "rival_pytorch", &peer, NULL}}};
-    return bench_table_finish(&table, json);
+    return bench_table_finish(&table, &files);
 }
 
 /// Median seconds of an epoch; NaN on failure.

@@ -29,9 +29,9 @@ static bool steps(void *data, uint64_t count);
 static bool measure_half(double *us);
 
 int main(int argc, char **argv) {
-    const char *json = NULL;
+    bench_files files;
     int answer = bench_metrics_options(
-        argc, argv, "T9: one training step of an MLP 784-128-64-10, beside PyTorch.", &json);
+        argc, argv, "T9: one training step of an MLP 784-128-64-10, beside PyTorch.", &files);
     if (answer >= 0)
         return answer;
 
@@ -58,7 +58,7 @@ int main(int argc, char **argv) {
                          .metrics = metrics,
                          .count = SIZES,
                          .rivals = {{"PyTorch", "rival_pytorch", &peer, NULL}}};
-    return bench_table_finish(&table, json);
+    return bench_table_finish(&table, &files);
 }
 
 /// Median microseconds of a step, per batch size. False, with the error printed, on failure.

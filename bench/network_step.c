@@ -55,9 +55,9 @@ static bool steps(void *data, uint64_t count);
 static bool measure_half(double *us);
 
 int main(int argc, char **argv) {
-    const char *json = NULL;
+    bench_files files;
     int answer = bench_metrics_options(
-        argc, argv, "T22: steps of a CNN and of a transformer block, beside PyTorch.", &json);
+        argc, argv, "T22: steps of a CNN and of a transformer block, beside PyTorch.", &files);
     if (answer >= 0)
         return answer;
 
@@ -81,7 +81,7 @@ int main(int argc, char **argv) {
                          .metrics = metrics,
                          .count = CELLS,
                          .rivals = {{"PyTorch", "rival_pytorch", &peer, NULL}}};
-    return bench_table_finish(&table, json);
+    return bench_table_finish(&table, &files);
 }
 
 /// Median microseconds of a step, per cell. False, with the error printed, on failure.

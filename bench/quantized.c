@@ -94,9 +94,9 @@ static bool measure(bench_metric *metrics) {
 }
 
 int main(int argc, char **argv) {
-    const char *json = NULL;
+    bench_files files;
     int answer = bench_metrics_options(
-        argc, argv, "Products with weights of 8 and 4 bits, beside those in f32.", &json);
+        argc, argv, "Products with weights of 8 and 4 bits, beside those in f32.", &files);
     if (answer >= 0)
         return answer;
     bench_metric metrics[METRICS] = {{0}};
@@ -110,5 +110,5 @@ int main(int argc, char **argv) {
         fprintf(stderr, "quantized: %s\n", nd_error_get_message());
         return 2;
     }
-    return bench_table_finish(&table, json);
+    return bench_table_finish(&table, &files);
 }

@@ -26,9 +26,9 @@ static bool two_locked_instructions(void *data, uint64_t count);
 static bool retain_release(void *data, uint64_t count);
 
 int main(int argc, char **argv) {
-    const char *json = NULL;
-    int answer = bench_metrics_options(argc, argv,
-                                       "T1: retain + release of a handle, beside libtorch.", &json);
+    bench_files files;
+    int answer = bench_metrics_options(
+        argc, argv, "T1: retain + release of a handle, beside libtorch.", &files);
     if (answer >= 0)
         return answer;
 
@@ -68,7 +68,7 @@ int main(int argc, char **argv) {
     measure_with_second_thread(x, &metrics[1]);
     nd_release(x);
     bench_peer_run_own(&libtorch, "libtorch_basics", "T1", "libtorch-dev");
-    return bench_table_finish(&table, json);
+    return bench_table_finish(&table, &files);
 }
 
 static void measure_with_one_thread(nd_tensor *x, bench_metric *metric) {

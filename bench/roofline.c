@@ -40,10 +40,10 @@ static bool measure_products(bench_metric *metrics);
 static bool measure_works(bench_metric *metrics);
 
 int main(int argc, char **argv) {
-    const char *json = NULL;
+    bench_files files;
     int answer = bench_metrics_options(
         argc, argv, "T7 and T8: what the CPU's kernels reach, beside oneDNN, loops and PyTorch.",
-        &json);
+        &files);
     if (answer >= 0)
         return answer;
     bench_metric metrics[METRICS] = {{0}};
@@ -65,7 +65,7 @@ int main(int argc, char **argv) {
         return 2;
     }
     bench_peer_run_own(&pytorch, "pytorch_roofline.py", NULL, "python3-torch");
-    return bench_table_finish(&table, json);
+    return bench_table_finish(&table, &files);
 }
 
 static bool operands_begin(operands *data, int64_t rows, int64_t columns) {

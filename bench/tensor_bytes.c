@@ -29,9 +29,9 @@ static const size sizes[METRICS] = {{16, 1000000}, {4096, 20000}};
 static double measure_apart(const size *of);
 
 int main(int argc, char **argv) {
-    const char *json = NULL;
+    bench_files files;
     int answer = bench_metrics_options(
-        argc, argv, "T18: the resident bytes of a live tensor, beside PyTorch and NumPy.", &json);
+        argc, argv, "T18: the resident bytes of a live tensor, beside PyTorch and NumPy.", &files);
     if (answer >= 0)
         return answer;
     bench_metric metrics[METRICS] = {
@@ -50,7 +50,7 @@ int main(int argc, char **argv) {
     }
     bench_peer_run_own(&pytorch, "tensor_bytes.py", "torch", "python3-torch");
     bench_peer_run_own(&numpy, "tensor_bytes.py", "numpy", "python3-numpy");
-    return bench_table_finish(&table, json);
+    return bench_table_finish(&table, &files);
 }
 
 /// Resident kilobytes of this process; NaN when the system does not say.

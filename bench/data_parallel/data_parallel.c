@@ -239,7 +239,8 @@ static bool draw(const figures *all, const char *path) {
 }
 
 typedef struct options {
-    const char *json, *plot, *seconds;
+    bench_files files;
+    const char *seconds;
 } options;
 
 /// -1 to go on, else the exit status.
@@ -251,9 +252,9 @@ static int read_options(int argc, char **argv, options *ret_options) {
                                           {0}};
     for (int option; (option = getopt_long(argc, argv, "h", known, NULL)) != -1;) {
         if (option == 'j') {
-            ret_options->json = optarg;
+            ret_options->files.json = optarg;
         } else if (option == 'p') {
-            ret_options->plot = optarg;
+            ret_options->files.plot = optarg;
         } else if (option == 's') {
             ret_options->seconds = optarg;
         } else if (option == 'h') {
@@ -272,7 +273,7 @@ static int read_options(int argc, char **argv, options *ret_options) {
         fprintf(stderr, "%s: unexpected argument '%s'\n", argv[0], argv[optind]);
         return 2;
     }
-    return ret_options->plot && !bench_gnuplot_check("data_parallel", ret_options->plot) ? 2 : -1;
+    return bench_files_check("data_parallel", &ret_options->files) ? -1 : 2;
 }
 
 int main(int argc, char **argv) {
@@ -303,6 +304,7 @@ int main(int argc, char **argv) {
         .count = all.count,
         .rivals = {{"PyTorch", "rival_pytorch", &all.theirs[TWO_RANKS], NULL},
                    {"plain MPI", "rival_mpi", NULL, "the same of MPI between the same processes"}}};
-    answer = bench_table_finish(&table, chosen.json);
-    return chosen.plot && !draw(&all, chosen.plot) ? 2 : answer;
+    // Its chart is one of its own.
+    answer = bench_table_finish(&table, &(bench_files){.json = chosen.files.json});
+    return chosen.files.plot && !draw(&all, chosen.files.plot) ? 2 : answer;
 }

@@ -33,12 +33,13 @@ static bool measure(const char *only, bench_metric *metrics, size_t *ret_count, 
 static const char *take_only(int *argc, char **argv);
 
 int main(int argc, char **argv) {
-    const char *json = NULL, *only = take_only(&argc, argv);
+    bench_files files;
+    const char *only = take_only(&argc, argv);
     int answer = bench_metrics_options(
         argc, argv,
         "What the GPU does, beside CUDA and cuBLAS called directly and PyTorch.\n\n"
         "  --only PART  memory, bytes, products or steps",
-        &json);
+        &files);
     if (answer >= 0)
         return answer;
     static const char *const parts[] = {"memory", "bytes", "products", "steps"};
@@ -77,7 +78,7 @@ int main(int argc, char **argv) {
                          .rivals = {[DIRECT] = {"direct", "rival_direct", NULL, what},
                                     [EAGER] = {"PyTorch", "rival_pytorch", &eager, NULL},
                                     [COMPILED] = {"compiled", "rival_compiled", &compiled, NULL}}};
-    answer = bench_table_finish(&table, json);
+    answer = bench_table_finish(&table, &files);
     if (fake)
         printf("  On the runtime without a GPU, with small operands: the figures mean nothing.\n");
     return answer;

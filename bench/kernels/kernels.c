@@ -27,7 +27,7 @@ static const struct {
 } sizes[NSIZES] = {{"1k", 32, 11}, {"1m", 1024, 11}, {"16m", 4096, 5}, {"shapes", 0, 11}};
 
 typedef struct options {
-    const char *json;
+    bench_files files;
     const char *only; ///< part of the names of calls; "": all
     const char *size; ///< name of the only size; NULL: all
     int threads;      ///< the only number of threads; 0: all
@@ -76,18 +76,24 @@ int main(int argc, char **argv) {
         .mean = 0.8,
         .worst = 10,
         .rivals = {{.title = "PyTorch", .key = "rival_pytorch", .peer = &pytorch}}};
-    return bench_table_finish(&printed, wanted.json);
+    return bench_table_finish(&printed, &wanted.files);
 }
 
 static int read_options(int argc, char **argv, options *wanted) {
-    static const struct option known[] = {
-        {"json", required_argument, NULL, 'j'}, {"only", required_argument, NULL, 'o'},
-        {"size", required_argument, NULL, 's'}, {"threads", required_argument, NULL, 't'},
-        {"help", no_argument, NULL, 'h'},       {0}};
+    static const struct option known[] = {{"json", required_argument, NULL, 'j'},
+                                          {"plot", required_argument, NULL, 'p'},
+                                          {"only", required_argument, NULL, 'o'},
+                                          {"size", required_argument, NULL, 's'},
+                                          {"threads", required_argument, NULL, 't'},
+                                          {"help", no_argument, NULL, 'h'},
+                                          {0}};
     for (int option; (option = getopt_long(argc, argv, "h", known, NULL)) != -1;) {
         switch (option) {
         case 'j':
-            wanted->json = optarg;
+            wanted->files.json = optarg;
+            break;
+        case 'p':
+            wanted->files.plot = optarg;
             break;
         case 'o':
             wanted->only = optarg;
@@ -101,6 +107,7 @@ static int read_options(int argc, char **argv, options *wanted) {
         case 'h':
             printf("T8: ordinary calls on the CPU, beside PyTorch.\n\n"
                    "  --json FILE  write the figures to FILE\n"
+                   "  --plot FILE  draw the ratios, .png or .svg, with gnuplot\n"
                    "  --only PART  the calls alone whose names contain PART\n"
                    "  --size SIZE  1k, 1m, 16m or shapes alone\n"
                    "  --threads N  1 or 2 alone\n"
@@ -110,7 +117,11 @@ static int read_options(int argc, char **argv, options *wanted) {
             return 2;
         }
     }
-    return -1;
+    if (optind < argc) {
+        fprintf(stderr, "kernels: unexpected argument '%s'\n", argv[optind]);
+        return 2;
+    }
+    return bench_files_check("kernels", &wanted->files) ? -1 : 2;
 }
 
 /// Keeps the lesser of what was measured.

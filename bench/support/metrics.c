@@ -1,9 +1,11 @@
 // Prints and writes figures of times (less is better) and of rates (more is).
 #include "bench/support/metrics.h"
 
+#include "bench/support/gnuplot.h"
 #include "bench/support/json.h"
 #include "bench/support/machine.h"
 #include "bench/support/measure.h"
+#include "bench/support/metrics_chart.h"
 #include "bench/support/paths.h"
 
 #include <errno.h>
@@ -18,7 +20,6 @@ static bool is_rival(const bench_table *table, size_t r);
 static const char *rival_key(const bench_metric *metric, const bench_rival *rival, char *buffer,
                              size_t size);
 static bool is_beside(const bench_table *table, const bench_metric *metric, size_t r);
-static bool is_known(const bench_table *table, const bench_metric *metric, size_t r);
 static double best_rival(const bench_table *table, const bench_metric *metric);
 static void print_rivals(const bench_table *table);
 static void print_ratios(const bench_table *table);
@@ -38,6 +39,10 @@ void bench_table_ask_peers(bench_table *table) {
                 table->metrics[i].rivals[r] = number;
         }
     }
+}
+
+double bench_table_rival(const bench_table *table, const bench_metric *metric, size_t r) {
+    return is_rival(table, r) && measured(metric->rivals[r]) ? metric->rivals[r] : (double)NAN;
 }
 
 double bench_table_ratio(const bench_table *table, const bench_metric *metric) {
@@ -61,14 +66,14 @@ bench_verdict bench_table_verdict(const bench_table *table, const bench_metric *
     if (isfinite(ratio) && !reaches(metric, ratio, metric->ratio))
         return BENCH_MISSED;
     for (size_t r = 0; r < BENCH_RIVALS; r++)
-        if (is_beside(table, metric, r) && !is_known(table, metric, r))
+        if (is_beside(table, metric, r) && isnan(bench_table_rival(table, metric, r)))
             return BENCH_NO_RIVAL;
     return isfinite(ratio) ? BENCH_MET : BENCH_NO_RIVAL;
 }
 
 void bench_table_print(const bench_table *table) {
     char machine[512];
-    printf("%s on %s\n\n  %-46s %11s", table->bench, bench_machine_line(machine, sizeof machine),
+    printf("%s on %s\n\n  %-50s %11s", table->bench, bench_machine_line(machine, sizeof machine),
            "", "ndarc");
     for (size_t r = 0; r < BENCH_RIVALS; r++)
         if (table->rivals[r].title)
@@ -98,12 +103,9 @@ static void print_rivals(const bench_table *table) {
 bool bench_table_write(const bench_table *table, const char *path) {
     if (!path)
         return true;
-    char target[4096];
-    FILE *stream = bench_user_path(path, target, sizeof target) ? fopen(target, "we") : NULL;
-    if (!stream) {
-        fprintf(stderr, "%s: cannot write %s: %s\n", table->bench, path, strerror(errno));
+    FILE *stream = bench_open_result(table->bench, path);
+    if (!stream)
         return false;
-    }
     bench_json json = bench_json_on(stream);
     bench_json_begin_object(&json, NULL);
     bench_json_string(&json, "bench", table->bench);
@@ -115,7 +117,7 @@ bool bench_table_write(const bench_table *table, const char *path) {
             bench_json_number(&json, metric->name, metric->ours);
         for (size_t r = 0; r < BENCH_RIVALS; r++) {
             char key[128];
-            if (is_rival(table, r) && table->rivals[r].key && measured(metric->rivals[r]))
+            if (table->rivals[r].key && isfinite(bench_table_rival(table, metric, r)))
                 bench_json_number(&json, rival_key(metric, &table->rivals[r], key, sizeof key),
                                   metric->rivals[r]);
         }
@@ -124,11 +126,11 @@ bool bench_table_write(const bench_table *table, const char *path) {
     bench_json_end_object(&json);
     bool whole = bench_json_close(&json);
     if (!whole)
-        fprintf(stderr, "%s: %s could not be written completely\n", table->bench, target);
+        fprintf(stderr, "%s: %s could not be written completely\n", table->bench, path);
     return whole;
 }
 
-int bench_table_finish(bench_table *table, const char *json) {
+int bench_table_finish(bench_table *table, const bench_files *files) {
     bench_table_ask_peers(table);
     bench_table_print(table);
     bool whole = true;
@@ -137,17 +139,32 @@ int bench_table_finish(bench_table *table, const char *json) {
             fprintf(stderr, "%s: %s was not measured\n", table->bench, table->metrics[i].name);
             whole = false;
         }
-    return bench_table_write(table, json) && whole ? 0 : 2;
+    whole = bench_table_write(table, files->json) && whole;
+    whole = (!files->plot || metrics_chart_draw(table, files->plot)) && whole;
+    return whole ? 0 : 2;
 }
 
-int bench_metrics_options(int argc, char **argv, const char *about, const char **ret_json) {
-    static const struct option options[] = {
-        {"json", required_argument, NULL, 'j'}, {"help", no_argument, NULL, 'h'}, {0}};
+bool bench_files_check(const char *bench, const bench_files *files) {
+    return (!files->json || bench_check_result(bench, files->json)) &&
+           (!files->plot ||
+            (bench_gnuplot_check(bench, files->plot) && bench_check_result(bench, files->plot)));
+}
+
+int bench_metrics_options(int argc, char **argv, const char *about, bench_files *ret_files) {
+    static const struct option options[] = {{"json", required_argument, NULL, 'j'},
+                                            {"plot", required_argument, NULL, 'p'},
+                                            {"help", no_argument, NULL, 'h'},
+                                            {0}};
+    *ret_files = (bench_files){0};
     for (int option; (option = getopt_long(argc, argv, "h", options, NULL)) != -1;) {
         if (option == 'j') {
-            *ret_json = optarg;
+            ret_files->json = optarg;
+        } else if (option == 'p') {
+            ret_files->plot = optarg;
         } else if (option == 'h') {
-            printf("%s\n\n  --json FILE  write the figures to FILE\n  --help       this text\n",
+            printf("%s\n\n  --json FILE  write the figures to FILE\n"
+                   "  --plot FILE  draw ratios to the rivals, .png or .svg, with gnuplot\n"
+                   "  --help       this text\n",
                    about);
             return 0;
         } else {
@@ -158,7 +175,7 @@ int bench_metrics_options(int argc, char **argv, const char *about, const char *
         fprintf(stderr, "%s: unexpected argument '%s'\n", argv[0], argv[optind]);
         return 2;
     }
-    return -1;
+    return bench_files_check(program_invocation_short_name, ret_files) ? -1 : 2;
 }
 
 static bool measured(double figure) {
@@ -227,24 +244,19 @@ static bool is_beside(const bench_table *table, const bench_metric *metric, size
     return table->rivals[r].title && (!metric->beside || metric->beside & 1u << r);
 }
 
-/// Whether a column has a figure that may be compared.
-static bool is_known(const bench_table *table, const bench_metric *metric, size_t r) {
-    return is_rival(table, r) && measured(metric->rivals[r]);
-}
-
 /// NaN when none was measured.
 static double best_rival(const bench_table *table, const bench_metric *metric) {
     double best = NAN;
     for (size_t r = 0; r < BENCH_RIVALS; r++) {
-        double figure = metric->rivals[r];
-        if (is_beside(table, metric, r) && is_known(table, metric, r))
+        double figure = bench_table_rival(table, metric, r);
+        if (is_beside(table, metric, r) && isfinite(figure))
             best = metric->at_least ? fmax(best, figure) : fmin(best, figure);
     }
     return best;
 }
 
 static void print_line(const bench_table *table, const bench_metric *metric) {
-    printf("  %-46s ", metric->work);
+    printf("  %-50s ", metric->work);
     print_figure(metric->ours, metric->unit, 11);
     for (size_t r = 0; r < BENCH_RIVALS; r++) {
         if (!table->rivals[r].title)
@@ -279,7 +291,7 @@ static void print_verdict(const bench_table *table, const bench_metric *metric) 
         printf("  %s", say_met(verdict == BENCH_MET));
     const char *separator = "  not judged, without ";
     for (size_t r = 0; r < BENCH_RIVALS && verdict == BENCH_NO_RIVAL; r++) {
-        if (!is_beside(table, metric, r) || is_known(table, metric, r))
+        if (!is_beside(table, metric, r) || isfinite(bench_table_rival(table, metric, r)))
             continue;
         printf("%s%s", separator, table->rivals[r].title);
         separator = ", ";

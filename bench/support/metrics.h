@@ -61,8 +61,10 @@ typedef enum bench_verdict {
 /// Takes the figures of rivals that ran as processes into the table.
 void bench_table_ask_peers(bench_table *table);
 
-/// Ours by the best of the rivals' that the line is beside; NaN when there is none. An outdated rival
-/// is none.
+/// The figure of a column that may be compared; NaN when there is none. An outdated rival is none.
+double bench_table_rival(const bench_table *table, const bench_metric *metric, size_t r);
+
+/// Ours by the best of the rivals' that the line is beside; NaN when there is none.
 double bench_table_ratio(const bench_table *table, const bench_metric *metric);
 
 bench_verdict bench_table_verdict(const bench_table *table, const bench_metric *metric);
@@ -77,12 +79,21 @@ void bench_table_print(const bench_table *table);
 /// is no rival. On failure prints what went wrong and answers false.
 bool bench_table_write(const bench_table *table, const char *path);
 
-/// The three above, one after the other. Returns the exit status of the benchmark, which fails when
-/// a figure of ours is missing.
-int bench_table_finish(bench_table *table, const char *json);
+/// What is to be written beside the table; NULL: not that.
+typedef struct bench_files {
+    const char *json;
+    const char *plot; ///< the chart, .png or .svg
+} bench_files;
 
-/// Command line of such a benchmark: --json FILE, --help. Returns -1 to go on, else the exit
-/// status.
-int bench_metrics_options(int argc, char **argv, const char *about, const char **ret_json);
+/// Whether these can be written, asked before anything is measured. False with a printed message.
+bool bench_files_check(const char *bench, const bench_files *files);
+
+/// Asks the peers, prints, writes the file and draws the chart. Returns the exit status of the
+/// benchmark, which fails when a figure of ours is missing.
+int bench_table_finish(bench_table *table, const bench_files *files);
+
+/// Command line of such a benchmark: --json FILE, --plot FILE, --help. Returns -1 to go on, else the
+/// exit status.
+int bench_metrics_options(int argc, char **argv, const char *about, bench_files *ret_files);
 
 #endif
