@@ -15,6 +15,7 @@
 #include "bench/support/measure.h"
 #include "bench/support/metrics.h"
 #include "bench/support/peer.h"
+#include "bench/support/progress.h"
 
 #include <nd/nd.h>
 
@@ -285,6 +286,7 @@ enum { METRICS = sizeof rows / sizeof rows[0], WITH_ONE_THREAD = 11 };
 static void measure(bench_metric *metrics) {
     for (size_t i = 0; i < METRICS; i++) {
         const row *row = &rows[i];
+        bench_progress_show(row->work, (double)i / (METRICS + 2));
         bool possible = i != WITH_ONE_THREAD || begin_second_thread();
         metrics[i] = (bench_metric){
             .work = row->work,
@@ -323,7 +325,9 @@ int main(int argc, char **argv) {
                                                   "the same with 1,000 objects elsewhere, the line "
                                                   "before; flat is a ratio of 1.1 at most"}}};
     measure(metrics);
+    bench_progress_show("Nim", (double)METRICS / (METRICS + 2));
     bench_peer_run_own(&nim, "nim_orc", NULL, "nim");
+    bench_progress_show("CPython", (double)(METRICS + 1) / (METRICS + 2));
     bench_peer_run_own(&cpython, "cpython_gc.py", NULL, "python3");
     return bench_table_finish(&table, &files);
 }

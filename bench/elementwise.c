@@ -8,6 +8,7 @@
 #include "bench/support/measure.h"
 #include "bench/support/metrics.h"
 #include "bench/support/peer.h"
+#include "bench/support/progress.h"
 
 #include <nd/nd.h>
 
@@ -156,12 +157,16 @@ static void keep(double *best, double figure) {
         *best = figure;
 }
 
-/// All calls for one dtype and size, ours and PyTorch's.
-static bool measure(bench_metric *metrics, size_t dtype, size_t size, bench_peer *pytorch) {
+/// All calls for one dtype and size, ours and PyTorch's, when that part of all is done.
+static bool measure(bench_metric *metrics, size_t dtype, size_t size, double done,
+                    bench_peer *pytorch) {
+    const double part = 1.0 / (2 * ROUNDS * NDTYPES * NSIZES); // ours, and PyTorch's as much
+    char text[48];
     operands in;
     double elements = (double)sizes[size].elements;
     bool right = operands_begin(&in, sizes[size].elements, dtypes[dtype].dtype);
     for (size_t i = 0; i < NCALLS && right; i++) {
+        bench_progress_show(metrics[i].work, done + part * (double)i / NCALLS);
         double ns = bench_measure_ns(calls[i].work, &in, REPEATS);
         right = isfinite(ns);
         keep(&metrics[i].ours, 1e3 * ns / elements);
@@ -170,6 +175,8 @@ static bool measure(bench_metric *metrics, size_t dtype, size_t size, bench_peer
     char argument[32];
     snprintf(argument, sizeof argument, "%s:%lld", dtypes[dtype].name,
              (long long)sizes[size].elements);
+    snprintf(text, sizeof text, "PyTorch, %s, %s", dtypes[dtype].name, sizes[size].name);
+    bench_progress_show(text, done + part);
     bench_peer_run_own(pytorch, "pytorch_elementwise.py", argument, "python3-torch");
     for (size_t i = 0; i < NCALLS; i++)
         keep(&metrics[i].rivals[0], bench_peer_number(pytorch, calls[i].name));
@@ -196,8 +203,11 @@ int main(int argc, char **argv) {
     }
     for (int round = 0; round < ROUNDS && right; round++)
         for (size_t group = 0; group < NDTYPES * NSIZES && right; group++)
-            right = measure(metrics + group * NCALLS, group / NSIZES, group % NSIZES, &pytorch);
+            right =
+                measure(metrics + group * NCALLS, group / NSIZES, group % NSIZES,
+                        ((double)round + (double)group / (NDTYPES * NSIZES)) / ROUNDS, &pytorch);
     if (!right) {
+        bench_progress_clear();
         fprintf(stderr, "elementwise: %s\n", nd_error_get_message());
         return 2;
     }

@@ -5,6 +5,7 @@
 #include "bench/support/measure.h"
 #include "bench/support/metrics.h"
 #include "bench/support/peer.h"
+#include "bench/support/progress.h"
 #include "bench/workloads/gpt.h"
 
 #include <math.h>
@@ -29,6 +30,7 @@ static const struct peak {
     {"T21_mb_peak_256_checkpointed", "peak of windows of 256, checkpoints", 256, false, true},
 };
 enum { PEAKS = sizeof peaks / sizeof *peaks };
+enum { PARTS = 3 * CELLS + PEAKS }; ///< of the progress: PyTorch's are as many as ours
 
 typedef struct workload {
     nd_module *model;
@@ -39,7 +41,7 @@ typedef struct workload {
 static bool workload_begin(workload *work);
 static void workload_end(workload *work);
 static bool steps(void *data, uint64_t count);
-static bool measure_half(double *ms);
+static bool measure_half(size_t done, double *ms);
 static bool measure_peaks(double *mb);
 
 int main(int argc, char **argv) {
@@ -53,10 +55,11 @@ int main(int argc, char **argv) {
     double second[CELLS];
     double mb[PEAKS];
     bench_peer peer;
-    if (!measure_half(first))
+    if (!measure_half(0, first))
         return 2;
+    bench_progress_show("PyTorch", (double)CELLS / PARTS);
     bench_peer_run_own(&peer, "pytorch_gpt.py", NULL, "python3-torch");
-    if (!measure_half(second) || !measure_peaks(mb))
+    if (!measure_half(2 * CELLS, second) || !measure_peaks(mb))
         return 2;
 
     bench_metric metrics[CELLS + PEAKS];
@@ -76,12 +79,19 @@ int main(int argc, char **argv) {
     return bench_table_finish(&table, &files);
 }
 
-/// Median milliseconds of a step, per cell. False, with the error printed, on failure.
-static bool measure_half(double *ms) {
+static void print_error(void) {
+    bench_progress_clear();
+    fprintf(stderr, "gpt_step: %s\n", nd_error_get_message());
+}
+
+/// Median milliseconds of a step, per cell, when so many parts are done. False, with the error
+/// printed, on failure.
+static bool measure_half(size_t done, double *ms) {
     const int threads = nd_get_num_threads();
     workload work;
     bool good = workload_begin(&work);
     for (size_t i = 0; i < CELLS && good; i++) {
+        bench_progress_show(works[i], (double)(done + i) / PARTS);
         nd_set_num_threads(i == 0 ? 1 : threads);
         ms[i] = bench_measure_ns(steps, &work, REPEATS) / 1e6;
         good = isfinite(ms[i]);
@@ -89,7 +99,7 @@ static bool measure_half(double *ms) {
     nd_set_num_threads(threads);
     workload_end(&work);
     if (!good)
-        fprintf(stderr, "gpt_step: %s\n", nd_error_get_message());
+        print_error();
     return good;
 }
 
@@ -127,11 +137,12 @@ static bool measure_peaks(double *mb) {
     for (size_t i = 0; i < PEAKS && good; i++) {
         nd_auto nd_tensor *ids = nd_randint(nd_key_new(22), 0, sizes.vocabulary,
                                             ND_SHAPE(BATCH, peaks[i].length), ND_I64);
+        bench_progress_show(peaks[i].work, (double)(3 * CELLS + i) / PARTS);
         mb[i] = find_peak(model, ids, &peaks[i]);
         good = isfinite(mb[i]);
     }
     if (!good)
-        fprintf(stderr, "gpt_step: %s\n", nd_error_get_message());
+        print_error();
     return good;
 }
 

@@ -18,6 +18,7 @@
 //                    beside threads that link
 #include "bench/support/measure.h"
 #include "bench/support/metrics.h"
+#include "bench/support/progress.h"
 
 #include <nd/nd.h>
 
@@ -225,7 +226,7 @@ static double measure(work function, worker *workers, unsigned threads) {
 typedef struct table {
     bench_metric metrics[METRICS];
     char names[METRICS][64], works[METRICS][64];
-    size_t count;
+    size_t count, planned;
 } table;
 
 static bench_metric *add(table *table, const char *name, const char *what, unsigned threads,
@@ -239,6 +240,7 @@ static bench_metric *add(table *table, const char *name, const char *what, unsig
         snprintf(table->names[row], sizeof table->names[row], "T16_%s", name);
         snprintf(table->works[row], sizeof table->works[row], "%s", what);
     }
+    bench_progress_show(table->works[row], (double)row / (double)table->planned);
     table->metrics[row] = (bench_metric){
         .name = table->names[row], .work = table->works[row], .unit = "ns", .ours = ours};
     return &table->metrics[row];
@@ -443,6 +445,10 @@ int main(int argc, char **argv) {
     }
     for (unsigned i = 0; i < MOST_THREADS; i++)
         workers[i] = (worker){0};
+    // Ten kinds of work by numbers of threads, and the gate.
+    for (unsigned threads = 1; threads <= most; threads *= 2)
+        table->planned += 10;
+    table->planned++;
     measure_works(table, workers, most);
     measure_gate(table, workers, most);
     bench_table figures = {

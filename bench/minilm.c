@@ -7,6 +7,7 @@
 #include "bench/support/measure.h"
 #include "bench/support/metrics.h"
 #include "bench/support/peer.h"
+#include "bench/support/progress.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -32,6 +33,7 @@ static const cell cells[] = {
     {"T20_us_32", "32 sentences", "T20_per_s_32", "sentences a second, 32 at a time", 32, 9, false},
 };
 enum { CELLS = sizeof cells / sizeof *cells };
+enum { PARTS = 4 * CELLS }; ///< of the progress: two halves of ours, and each rival's as many
 
 typedef struct workload {
     const nd_object *model;
@@ -39,7 +41,7 @@ typedef struct workload {
 } workload;
 
 static bool embed(void *data, uint64_t times);
-static bool measure_half(const nd_object *model, double *us);
+static bool measure_half(const nd_object *model, size_t done, double *us);
 
 int main(int argc, char **argv) {
     bench_files files;
@@ -56,11 +58,13 @@ int main(int argc, char **argv) {
     double first[CELLS];
     double second[CELLS];
     bench_peer pytorch, onnxruntime;
-    if (!measure_half(model, first))
+    if (!measure_half(model, 0, first))
         return 2;
+    bench_progress_show("PyTorch", (double)CELLS / PARTS);
     bench_peer_run_own(&pytorch, "pytorch_minilm.py", NULL, "python3-torch");
+    bench_progress_show("ONNX Runtime", (double)(CELLS + CELLS) / PARTS);
     bench_peer_run_own(&onnxruntime, "onnxruntime_minilm.py", NULL, "onnxruntime and onnx");
-    if (!measure_half(model, second))
+    if (!measure_half(model, PARTS - CELLS, second))
         return 2;
 
     bench_metric metrics[2 * CELLS];
@@ -83,15 +87,18 @@ int main(int argc, char **argv) {
     return bench_table_finish(&table, &files);
 }
 
-/// Median microseconds of a batch, per cell. False, with the error printed, on failure.
-static bool measure_half(const nd_object *model, double *us) {
+/// Median microseconds of a batch, per cell, when so many parts are done. False, with the error
+/// printed, on failure.
+static bool measure_half(const nd_object *model, size_t done, double *us) {
     const int threads = nd_get_num_threads();
     for (size_t i = 0; i < CELLS; i++) {
         workload work = {model, cells[i].count};
+        bench_progress_show(cells[i].work, (double)(done + i) / PARTS);
         nd_set_num_threads(cells[i].one_thread ? 1 : threads);
         us[i] = bench_measure_ns(embed, &work, cells[i].repeats) / 1e3;
         nd_set_num_threads(threads);
         if (!isfinite(us[i])) {
+            bench_progress_clear();
             fprintf(stderr, "minilm: %s: %s\n", cells[i].name, minilm_get_problem());
             return false;
         }

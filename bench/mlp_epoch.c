@@ -4,6 +4,7 @@
 #include "bench/support/measure.h"
 #include "bench/support/metrics.h"
 #include "bench/support/peer.h"
+#include "bench/support/progress.h"
 
 #include <nd/nd.h>
 
@@ -22,7 +23,7 @@ typedef struct workload {
 static bool workload_begin(workload *work);
 static void workload_end(workload *work);
 static bool epoch(workload *work, uint64_t number);
-static double measure_half(void);
+static double measure_half(int done);
 
 int main(int argc, char **argv) {
     bench_files files;
@@ -31,9 +32,11 @@ int main(int argc, char **argv) {
     if (answer >= 0)
         return answer;
     bench_peer peer;
-    double first = measure_half();
+    double first = measure_half(0);
+    bench_progress_show("PyTorch", 1.0 / 3);
     bench_peer_run_own(&peer, "pytorch_mlp.py", "--epoch", "python3-torch");
-    double second = measure_half();
+    double second = measure_half(2 * EPOCHS);
+    bench_progress_clear();
     if (!isfinite(first) || !isfinite(second)) {
         fprintf(stderr, "mlp_epoch: %s\n", nd_error_get_message());
         return 2;
@@ -50,12 +53,13 @@ int main(int argc, char **argv) {
     return bench_table_finish(&table, &files);
 }
 
-/// Median seconds of an epoch; NaN on failure.
-static double measure_half(void) {
+/// Median seconds of an epoch, when so many are done, PyTorch's counted in; NaN on failure.
+static double measure_half(int done) {
     double seconds[EPOCHS];
     workload work;
     bool right = workload_begin(&work) && epoch(&work, 0); // the first warms up
     for (uint64_t i = 0; i < EPOCHS && right; i++) {
+        bench_progress_show("ndarc", (double)(done + (int)i) / (3 * EPOCHS));
         double begin = bench_seconds();
         right = epoch(&work, i + 1);
         seconds[i] = bench_seconds() - begin;

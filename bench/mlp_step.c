@@ -6,6 +6,7 @@
 #include "bench/support/metrics.h"
 #include "bench/support/models.h"
 #include "bench/support/peer.h"
+#include "bench/support/progress.h"
 
 #include <nd/nd.h>
 
@@ -26,7 +27,7 @@ typedef struct workload {
 static bool workload_begin(workload *work, int64_t batch);
 static void workload_end(workload *work);
 static bool steps(void *data, uint64_t count);
-static bool measure_half(double *us);
+static bool measure_half(size_t done, double *us);
 
 int main(int argc, char **argv) {
     bench_files files;
@@ -38,10 +39,11 @@ int main(int argc, char **argv) {
     double first[SIZES];
     double second[SIZES];
     bench_peer peer;
-    if (!measure_half(first))
+    if (!measure_half(0, first))
         return 2;
+    bench_progress_show("PyTorch", 1.0 / 3);
     bench_peer_run_own(&peer, "pytorch_mlp.py", NULL, "python3-torch");
-    if (!measure_half(second))
+    if (!measure_half(2 * SIZES, second))
         return 2;
 
     bench_metric metrics[SIZES] = {
@@ -61,14 +63,17 @@ int main(int argc, char **argv) {
     return bench_table_finish(&table, &files);
 }
 
-/// Median microseconds of a step, per batch size. False, with the error printed, on failure.
-static bool measure_half(double *us) {
+/// Median microseconds of a step, per batch size, when so many are done, PyTorch's counted in. False,
+/// with the error printed, on failure.
+static bool measure_half(size_t done, double *us) {
     for (size_t i = 0; i < SIZES; i++) {
         workload work;
+        bench_progress_show("ndarc", (double)(done + i) / (3 * SIZES));
         us[i] =
             workload_begin(&work, batches[i]) ? bench_measure_ns(steps, &work, REPEATS) / 1e3 : NAN;
         workload_end(&work);
         if (!isfinite(us[i])) {
+            bench_progress_clear();
             fprintf(stderr, "mlp_step: batch %lld: %s\n", (long long)batches[i],
                     nd_error_get_message());
             return false;

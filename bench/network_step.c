@@ -10,6 +10,7 @@
 #include "bench/support/metrics.h"
 #include "bench/support/models.h"
 #include "bench/support/peer.h"
+#include "bench/support/progress.h"
 
 #include <nd/nd.h>
 
@@ -52,7 +53,7 @@ enum { CELLS = sizeof cells / sizeof *cells };
 static bool workload_begin(workload *work, const cell *of);
 static void workload_end(workload *work);
 static bool steps(void *data, uint64_t count);
-static bool measure_half(double *us);
+static bool measure_half(size_t done, double *us);
 
 int main(int argc, char **argv) {
     bench_files files;
@@ -64,10 +65,11 @@ int main(int argc, char **argv) {
     double first[CELLS];
     double second[CELLS];
     bench_peer peer;
-    if (!measure_half(first))
+    if (!measure_half(0, first))
         return 2;
+    bench_progress_show("PyTorch", 1.0 / 3);
     bench_peer_run_own(&peer, "pytorch_network.py", NULL, "python3-torch");
-    if (!measure_half(second))
+    if (!measure_half(2 * CELLS, second))
         return 2;
 
     bench_metric metrics[CELLS];
@@ -84,17 +86,20 @@ int main(int argc, char **argv) {
     return bench_table_finish(&table, &files);
 }
 
-/// Median microseconds of a step, per cell. False, with the error printed, on failure.
-static bool measure_half(double *us) {
+/// Median microseconds of a step, per cell, when so many are done, PyTorch's counted in. False, with
+/// the error printed, on failure.
+static bool measure_half(size_t done, double *us) {
     const int threads = nd_get_num_threads();
     for (size_t i = 0; i < CELLS; i++) {
         workload work;
+        bench_progress_show(cells[i].work, (double)(done + i) / (3 * CELLS));
         nd_set_num_threads(cells[i].one_thread ? 1 : threads);
         us[i] = workload_begin(&work, &cells[i]) ? bench_measure_ns(steps, &work, REPEATS) / 1e3
                                                  : (double)NAN;
         workload_end(&work);
         nd_set_num_threads(threads);
         if (!isfinite(us[i])) {
+            bench_progress_clear();
             fprintf(stderr, "network_step: %s: %s\n", cells[i].name, nd_error_get_message());
             return false;
         }

@@ -3,6 +3,7 @@
 // the weight: 64 MiB in f32, 16 MiB in int8, 8 MiB in int4. Batch by batch in turns.
 #include "bench/support/measure.h"
 #include "bench/support/metrics.h"
+#include "bench/support/progress.h"
 
 #include <nd/nd.h>
 
@@ -72,6 +73,7 @@ static bool measure(bench_metric *metrics) {
     operands data;
     bool right = operands_begin(&data);
     for (int i = 0; i < ROWS && right; i++) {
+        bench_progress_show(rows[i].work[0], (double)i / ROWS);
         nd_release(data.x);
         data.x = nd_randn(nd_key_new(17), ND_SHAPE(rows[i].rows, SIZE), ND_F32);
         operands sides_data[KINDS] = {data, data};
@@ -107,6 +109,7 @@ int main(int argc, char **argv) {
                                      .key = "f32",
                                      .what = "nd_linear with the weight in f32, in this process"}}};
     if (!measure(metrics)) {
+        bench_progress_clear();
         fprintf(stderr, "quantized: %s\n", nd_error_get_message());
         return 2;
     }

@@ -12,6 +12,7 @@
 #include "bench/support/measure.h"
 #include "bench/support/metrics.h"
 #include "bench/support/peer.h"
+#include "bench/support/progress.h"
 
 #include <nd/nd.h>
 
@@ -25,6 +26,7 @@
 
 enum { ROWS = 16384, COLUMNS = 1024, FLOATS = ROWS * COLUMNS, SHORT_COLUMNS = 16 };
 enum { REPEATS = 41, PRODUCTS = 4, WORKS = 7, METRICS = PRODUCTS + WORKS };
+enum { PARTS = METRICS + METRICS / 2 }; ///< of the progress: what PyTorch takes beside ours
 enum { ONEDNN, LOOP, PYTORCH };
 
 typedef struct operands {
@@ -61,9 +63,11 @@ int main(int argc, char **argv) {
                              .what = "plain C loops over the same bytes, in this process"},
                    [PYTORCH] = {.title = "PyTorch", .key = "rival_pytorch", .peer = &pytorch}}};
     if (!measure_products(metrics) || !measure_works(metrics + PRODUCTS)) {
+        bench_progress_clear();
         fprintf(stderr, "roofline: %s\n", nd_error_get_message());
         return 2;
     }
+    bench_progress_show("PyTorch", (double)METRICS / PARTS);
     bench_peer_run_own(&pytorch, "pytorch_roofline.py", NULL, "python3-torch");
     return bench_table_finish(&table, &files);
 }
@@ -128,6 +132,7 @@ static bool measure_products(bench_metric *metrics) {
     bool right = true;
     for (size_t i = 0; i < PRODUCTS && right; i++) {
         operands data;
+        bench_progress_show(rows[i].work, (double)i / PARTS);
         right = operands_begin(&data, rows[i].n, rows[i].n);
         bench_side sides[] = {{.work = right ? matmul : NULL, .data = &data},
                               {.work = right ? SGEMM : NULL, .data = &data, .spins = true}};
@@ -224,6 +229,7 @@ static bool measure_works(bench_metric *metrics) {
     bool right = true;
     for (size_t i = 0; i < WORKS && right; i++) {
         operands data;
+        bench_progress_show(rows[i].work, (double)(PRODUCTS + i) / PARTS);
         right = operands_begin(&data, FLOATS / rows[i].columns, rows[i].columns);
         bench_side sides[] = {{.work = right ? rows[i].ours : NULL, .data = &data},
                               {.work = right ? rows[i].loop : NULL, .data = &data, .spins = true}};

@@ -8,6 +8,7 @@
 // own, so that none reuses what another one freed.
 #include "bench/support/metrics.h"
 #include "bench/support/peer.h"
+#include "bench/support/progress.h"
 
 #include <nd/nd.h>
 
@@ -45,10 +46,13 @@ int main(int argc, char **argv) {
                          .rivals = {{.title = "PyTorch", .key = "rival_pytorch", .peer = &pytorch},
                                     {.title = "NumPy", .key = "rival_numpy", .peer = &numpy}}};
     for (size_t i = 0; i < METRICS; i++) {
+        bench_progress_show(metrics[i].work, (double)i / 4);
         metrics[i].unit = "bytes";
         metrics[i].ours = measure_apart(&sizes[i]);
     }
+    bench_progress_show("PyTorch", 0.5);
     bench_peer_run_own(&pytorch, "tensor_bytes.py", "torch", "python3-torch");
+    bench_progress_show("NumPy", 0.75);
     bench_peer_run_own(&numpy, "tensor_bytes.py", "numpy", "python3-numpy");
     return bench_table_finish(&table, &files);
 }

@@ -25,6 +25,7 @@
 #include "bench/support/gnuplot.h"
 #include "bench/support/metrics.h"
 #include "bench/support/paths.h"
+#include "bench/support/progress.h"
 
 #include <getopt.h>
 #include <math.h>
@@ -291,7 +292,9 @@ int main(int argc, char **argv) {
     for (int run = 0; run < RUNS; run++) {
         char number[16];
         snprintf(number, sizeof number, "%d", rank_counts[run]);
+        bench_progress_show(run ? "ndarc, ranks" : "ndarc, one rank", run / (double)RUNS);
         launch_ranks(rank_counts[run], chosen.seconds, &all.ours[run]);
+        bench_progress_show(run ? "PyTorch, ranks" : "PyTorch, one rank", (run + 0.5) / RUNS);
         bench_peer_run_own(&all.theirs[run], "pytorch_ddp.py", number, "python3-torch");
     }
     add_steps(&all);

@@ -13,6 +13,7 @@
 #include "bench/gpu/gpu.h"
 
 #include "bench/support/measure.h"
+#include "bench/support/progress.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -65,10 +66,12 @@ int main(int argc, char **argv) {
     bool right = nd_set_default_device(gpu) == ND_OK && measure(only, metrics, &count, direct);
     rival_close(direct);
     if (!right) {
+        bench_progress_clear();
         fprintf(stderr, "gpu: %s\n", nd_error_get_message());
         return 2;
     }
     if (!fake && is_wanted(only, "steps")) {
+        bench_progress_show("PyTorch", (double)count / GPU_METRICS_MAX);
         bench_peer_run_own(&eager, "pytorch_gpu.py", "eager", "python3-torch");
         bench_peer_run_own(&compiled, "pytorch_gpu.py", "compiled", "python3-torch");
     }
@@ -155,6 +158,7 @@ static bool measure_bytes(bench_metric *metrics, size_t *count, rival *direct) {
     bool right = operands_begin(&data, height, width, ND_F32);
     const bool copies = rival_take_blocks(direct, bytes);
     for (size_t i = 0; i < sizeof rows / sizeof *rows && right; i++) {
+        bench_progress_show(rows[i].work, (double)*count / GPU_METRICS_MAX);
         nd_tensor *straight = data.b;
         if (rows[i].transposes)
             data.b = nd_transpose(straight, 0, 1);

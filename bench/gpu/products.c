@@ -2,6 +2,7 @@
 // dispatch, or by ndarc's own kernels where ND_CUBLAS names no library.
 #include "bench/gpu/gpu.h"
 #include "bench/support/measure.h"
+#include "bench/support/progress.h"
 
 #include <math.h>
 
@@ -51,6 +52,7 @@ bool products_measure(bench_metric *metrics, size_t *count, rival *direct) {
     };
     bool right = true;
     for (size_t i = 0; i < sizeof rows / sizeof *rows && right; i++) {
+        bench_progress_show(rows[i].work, (double)*count / GPU_METRICS_MAX);
         const int64_t n = rival_is_fake() ? 12 : rows[i].n;
         nd_key key = nd_key_new(12);
         factors in = {.a = random_factor(nd_key_fold(key, 0), n, rows[i].dtype),

@@ -4,6 +4,7 @@
 #include "bench/gpu/gpu.h"
 #include "bench/support/measure.h"
 #include "bench/support/models.h"
+#include "bench/support/progress.h"
 #include "bench/workloads/gpt.h"
 
 #include <math.h>
@@ -117,6 +118,7 @@ bool steps_measure(bench_metric *metrics, size_t *count) {
     };
     bool right = true;
     for (size_t i = 0; i < sizeof rows / sizeof *rows && right; i++) {
+        bench_progress_show(rows[i].work, (double)*count / GPU_METRICS_MAX);
         training work = rows[i].begin(rival_is_fake() ? 2 : rows[i].batch);
         double us = NAN, captured = NAN;
         if (work.optimizer && work.x && work.labels) {

@@ -9,6 +9,7 @@
 #include "bench/kernels/calls.h"
 #include "bench/support/metrics.h"
 #include "bench/support/peer.h"
+#include "bench/support/progress.h"
 
 #include <nd/scope.h>
 
@@ -45,8 +46,14 @@ typedef struct table {
     size_t count;
 } table;
 
+/// How far all is: of each size and number of threads, twice, ours is a part and PyTorch's one.
+typedef struct progress {
+    int done, parts;
+} progress;
+
 static int read_options(int argc, char **argv, options *wanted);
-static bool measure(table *all, size_t size, int threads, const options *wanted,
+static bool is_wanted(const options *wanted, size_t size, int threads);
+static bool measure(table *all, size_t size, int threads, const options *wanted, progress *progress,
                     bench_peer *pytorch);
 
 int main(int argc, char **argv) {
@@ -56,14 +63,18 @@ int main(int argc, char **argv) {
         return answer;
     static table all;
     bench_peer pytorch = {0};
+    progress progress = {0};
+    for (size_t cell = 0; cell < NSIZES * THREADS; cell++)
+        progress.parts +=
+            2 * ROUNDS * is_wanted(&wanted, cell / THREADS, (int)(cell % THREADS) + 1);
     for (int round = 0; round < ROUNDS; round++) {
         all.count = 0;
         for (size_t size = 0; size < NSIZES; size++)
             for (int threads = 1; threads <= THREADS; threads++) {
-                if ((wanted.size && strcmp(wanted.size, sizes[size].name) != 0) ||
-                    (wanted.threads && wanted.threads != threads))
+                if (!is_wanted(&wanted, size, threads))
                     continue;
-                if (!measure(&all, size, threads, &wanted, &pytorch)) {
+                if (!measure(&all, size, threads, &wanted, &progress, &pytorch)) {
+                    bench_progress_clear();
                     fprintf(stderr, "kernels: %s\n", nd_error_get_message());
                     return 2;
                 }
@@ -73,7 +84,7 @@ int main(int argc, char **argv) {
         .bench = "kernels",
         .metrics = all.metrics,
         .count = all.count,
-        .mean = 0.8,
+        .mean = *wanted.only || wanted.size || wanted.threads ? 0 : 0.8,
         .worst = 10,
         .rivals = {{.title = "PyTorch", .key = "rival_pytorch", .peer = &pytorch}}};
     return bench_table_finish(&printed, &wanted.files);
@@ -124,6 +135,11 @@ static int read_options(int argc, char **argv, options *wanted) {
     return bench_files_check("kernels", &wanted->files) ? -1 : 2;
 }
 
+static bool is_wanted(const options *wanted, size_t size, int threads) {
+    return (!wanted->size || strcmp(wanted->size, sizes[size].name) == 0) &&
+           (!wanted->threads || wanted->threads == threads);
+}
+
 /// Keeps the lesser of what was measured.
 static void keep(double *best, double figure) {
     if (isfinite(figure) && (!(*best > 0) || figure < *best))
@@ -148,7 +164,8 @@ static bool measure_call(table *all, operands *in, const kernel_call *call, size
     return isfinite(ns);
 }
 
-static bool measure_ours(table *all, size_t size, int threads, const options *wanted) {
+static bool measure_ours(table *all, size_t size, int threads, const options *wanted,
+                         const progress *progress) {
     static const kernel_calls *const of_size[] = {&elementwise_calls, &reduction_calls,
                                                   &layout_calls, &creation_calls, &gradient_calls};
     static const kernel_calls *const of_shapes[] = {&product_calls, &network_calls};
@@ -160,21 +177,30 @@ static bool measure_ours(table *all, size_t size, int threads, const options *wa
                  (n ? operands_of_size(&in, n) : operands_of_shapes(&in));
     for (size_t k = 0; k < nkinds && right; k++)
         for (size_t i = 0; i < kinds[k]->count && right; i++)
-            if (strstr(kinds[k]->calls[i].name, wanted->only))
+            if (strstr(kinds[k]->calls[i].name, wanted->only)) {
+                const double part =
+                    ((double)k + (double)i / (double)kinds[k]->count) / (double)nkinds;
+                bench_progress_show(kinds[k]->calls[i].name,
+                                    (progress->done + part) / progress->parts);
                 right = measure_call(all, &in, &kinds[k]->calls[i], size, threads);
+            }
     return right;
 }
 
 /// All calls of one size with so many threads, ours and PyTorch's.
-static bool measure(table *all, size_t size, int threads, const options *wanted,
+static bool measure(table *all, size_t size, int threads, const options *wanted, progress *progress,
                     bench_peer *pytorch) {
     size_t first = all->count;
     nd_scope *scope = nd_scope_begin();
-    bool right = scope && measure_ours(all, size, threads, wanted);
+    bool right = scope && measure_ours(all, size, threads, wanted, progress);
     nd_scope_end(scope);
     char argument[96];
     snprintf(argument, sizeof argument, "%s:%d:%s", sizes[size].name, threads, wanted->only);
+    char text[64];
+    snprintf(text, sizeof text, "PyTorch, %s, threads: %d", sizes[size].name, threads);
+    bench_progress_show(text, (double)++progress->done / progress->parts);
     bench_peer_run_own(pytorch, "pytorch_kernels.py", argument, "python3-torch");
+    progress->done++;
     for (size_t i = first; i < all->count; i++)
         keep(&all->metrics[i].rivals[0], bench_peer_number(pytorch, all->cells[i].call->name));
     return right;

@@ -7,6 +7,7 @@
 #include "bench/support/measure.h"
 #include "bench/support/metrics_chart.h"
 #include "bench/support/paths.h"
+#include "bench/support/progress.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -86,7 +87,7 @@ void bench_table_print(const bench_table *table) {
         printf("  This machine is slow or busy: some figures are medians of fewer batches than "
                "usual.\n");
     print_rivals(table);
-    if (table->mean > 0)
+    if (table->worst > 0)
         print_ratios(table);
 }
 
@@ -131,6 +132,7 @@ bool bench_table_write(const bench_table *table, const char *path) {
 }
 
 int bench_table_finish(bench_table *table, const bench_files *files) {
+    bench_progress_clear();
     bench_table_ask_peers(table);
     bench_table_print(table);
     bool whole = true;
@@ -218,10 +220,10 @@ static void print_ratios(const bench_table *table) {
     }
     if (count > 0) {
         const double mean = exp(logarithms / (double)count);
-        printf("\n  ndarc / %s: geometric mean of %zu %.3f (at most %.2f): %s; above their target "
-               "(none): %zu: %s. The largest:\n",
-               title, count, mean, table->mean, say_met(mean <= table->mean), above,
-               say_met(above == 0));
+        printf("\n  ndarc / %s: geometric mean of %zu %.3f", title, count, mean);
+        if (table->mean > 0)
+            printf(" (at most %.2f): %s", table->mean, say_met(mean <= table->mean));
+        printf("; above their target (none): %zu: %s. The largest:\n", above, say_met(above == 0));
         qsort(ratios, count, sizeof *ratios, compare_ratios);
     } else {
         printf("\n  ndarc / %s: no ratio, since there is no rival\n", title);

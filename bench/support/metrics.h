@@ -46,8 +46,9 @@ typedef struct bench_table {
     bench_metric *metrics;
     size_t count;
     bench_rival rivals[BENCH_RIVALS]; ///< those with a title
-    double mean;  ///< what the geometric mean of all ratios shall be at most; 0: it is not made
-    size_t worst; ///< how many of the largest ratios stand below it
+    size_t worst; ///< how many of the largest ratios stand below it, with their geometric mean
+    double
+        mean; ///< what that shall be at most; 0: anything, such as where only a part was measured
 } bench_table;
 
 /// Whether a line is what it shall be.
