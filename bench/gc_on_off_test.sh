@@ -25,6 +25,11 @@ report = json.load(open(sys.argv[1]))
 assert report["bench"] == "gc_on_off"
 assert report["machine"]["cores"] >= 1 and report["machine"]["cpu"]
 assert report["remaining_objects"] == 0 and report["remaining_bytes"] == 0
+metrics = report["metrics"]
+assert all(type(value) in (int, float) for value in metrics.values()), metrics
+assert metrics["T15_on_grows_bytes_per_epoch"] == 0 < metrics["T15_off_grows_bytes_per_epoch"], metrics
+assert metrics["plain_on_seconds_per_epoch"] > 0 and metrics["remaining_objects"] == 0, metrics
+assert "T14_ratio" not in metrics  # measured on all digits only
 
 runs = {(run["scenario"], run["gc"]): run for run in report["runs"]}
 scenarios = ["plain", "second_order", "callbacks", "escape"]

@@ -106,6 +106,7 @@ static bool says_why(const run_figures *figures, bool *ret_holders);
 static void judge_ladder(const workload *workload, const struct limit *limit,
                          const nd_memory_stats *memory, claim_list *list);
 static bool write_json(const workload_settings *settings, const report *report);
+static void write_metrics(bench_json *json, const workload_settings *settings, const work *work);
 static void write_work(bench_json *json, const workload_settings *settings, const work *work);
 static void watch(int64_t steps, void *data);
 
@@ -423,6 +424,10 @@ static bool write_json(const workload_settings *settings, const report *report) 
     bench_json_begin_object(&json, NULL);
     bench_json_string(&json, "bench", "limited");
     bench_machine_json(&json);
+    bench_json_begin_object(&json, "metrics");
+    for (size_t i = 0; i < report->count; i++)
+        write_metrics(&json, settings, &report->works[i]);
+    bench_json_end_object(&json);
     bench_json_begin_array(&json, "workloads");
     for (size_t i = 0; i < report->count; i++)
         write_work(&json, settings, &report->works[i]);
@@ -430,6 +435,24 @@ static bool write_json(const workload_settings *settings, const report *report) 
     claims_json(&json, report->list.claims, report->list.count);
     bench_json_end_object(&json);
     return bench_json_close(&json);
+}
+
+/// What others compare: a number for each figure of a run, under its name.
+static void write_metrics(bench_json *json, const workload_settings *settings, const work *work) {
+    const char *name = work->workload->name;
+    for (size_t i = 0; i < LIMITS; i++) {
+        const result *result = &work->results[i];
+        const run_figures *figures = &result->figures;
+        const char *run = limits[i].name;
+        if (!is_for(&limits[i], settings->device) || result->skipped[0])
+            continue;
+        bench_json_metric(json, (double)figures->steps, "%s_%s_steps", name, run);
+        bench_json_metric(json, figures->status == ND_OK, "%s_%s_completed", name, run);
+        bench_json_metric(json, (double)figures->peak_bytes, "%s_%s_peak_bytes", name, run);
+        bench_json_metric(json, (double)figures->peak_resident_bytes, "%s_%s_peak_resident_bytes",
+                          name, run);
+        bench_json_metric(json, (double)figures->memory.walks, "%s_%s_walks", name, run);
+    }
 }
 
 static void write_work(bench_json *json, const workload_settings *settings, const work *work) {

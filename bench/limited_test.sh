@@ -31,6 +31,10 @@ import json, sys
 
 report = json.load(open(sys.argv[1]))
 assert report["bench"] == "limited" and [work["workload"] for work in report["workloads"]] == ["wgan_gp"]
+metrics = report["metrics"]
+assert all(type(value) in (int, float) for value in metrics.values()), metrics
+assert metrics["wgan_gp_off_completed"] == metrics["wgan_gp_on_60_completed"] == 1, metrics
+assert metrics["wgan_gp_off_60_completed"] == 0 and metrics["wgan_gp_pressure_quota_20_walks"] > 0, metrics
 runs = {run["run"]: run for run in report["workloads"][0]["runs"]}
 leaking, off, on, pressure = (runs[name] for name in ("off", "off, 60 %", "on, 60 %", "pressure, 20 %"))
 assert off["limit_bytes"] == on["limit_bytes"] == int(0.6 * leaking["peak_address_bytes"])

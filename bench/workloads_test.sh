@@ -28,6 +28,11 @@ import json, os, sys
 report = json.load(open(sys.argv[1]))
 assert report["bench"] == "workloads" and report["threads"] == 1
 assert report["machine"]["cores"] >= 1 and report["machine"]["cpu"]
+metrics = report["metrics"]
+assert all(type(value) in (int, float) for value in metrics.values()), metrics
+for key in ("cnn_on_steps_per_second", "wgan_gp_on_over_off", "serve_on_p50_us", "serve_off_p99_us", "serve_on_p999_us", "serve_on_score"):
+    assert metrics[key] > 0, key
+assert metrics["serve_on_p50_us"] <= metrics["serve_on_p99_us"] <= metrics["serve_on_p999_us"], metrics
 workloads = {workload["workload"]: workload for workload in report["workloads"]}
 for name in ("cnn", "wgan_gp", "rnn_lstm", "rnn_gru", "rnn_attached", "transformer", "minilm"):
     assert name in workloads, (name, sorted(workloads))
@@ -105,6 +110,7 @@ assert files.pop("minilm") == ["model", "tokens"], files
 for name in ("rnn_lstm", "rnn_gru"):
     assert files.pop(name) == ["model"], files
 assert len(files) == 3 and all(x == ["drawn", "model"] for x in files.values()), files
+assert report["metrics"]["cnn_rival_pytorch_steps_per_second"] > 0 and report["metrics"]["cnn_on_over_pytorch"] > 0, report["metrics"]
 claims = [x for x in report["claims"] if "the same parameters and data" in x["claim"]]
 assert len(claims) == 7 and all(x["verdict"] == "HOLDS" for x in claims), claims
 END

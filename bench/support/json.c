@@ -2,8 +2,10 @@
 #include "bench/support/json.h"
 
 #include <assert.h>
+#include <ctype.h>
 #include <inttypes.h>
 #include <math.h>
+#include <stdarg.h>
 
 static void write_escaped(FILE *stream, const char *text);
 static void begin_value(bench_json *json, const char *key);
@@ -54,6 +56,23 @@ void bench_json_integer(bench_json *json, const char *key, uint64_t value) {
 void bench_json_bool(bench_json *json, const char *key, bool value) {
     begin_value(json, key);
     fputs(value ? "true" : "false", json->stream);
+}
+
+void bench_json_metric(bench_json *json, double value, const char *format, ...) {
+    char text[128], name[128];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    size_t length = 0;
+    for (const char *c = text; *c; c++)
+        if (isalnum((unsigned char)*c))
+            name[length++] = *c;
+        else if (length > 0 && name[length - 1] != '_')
+            name[length++] = '_';
+    name[length] = '\0';
+    if (isfinite(value))
+        bench_json_number(json, name, value);
 }
 
 bool bench_json_close(bench_json *json) {

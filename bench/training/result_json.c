@@ -4,9 +4,11 @@
 #include "bench/support/paths.h"
 #include "bench/training/report.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
+static void write_metrics(bench_json *json, const report *report);
 static void write_run(bench_json *json, const run_result *run);
 static void write_epoch(bench_json *json, const epoch_result *epoch);
 
@@ -22,7 +24,7 @@ bool report_json(const report *report, const claim *claims, size_t count, const 
     bench_json_string(&json, "device", devices[report->settings->device.kind]);
     bench_json_number(&json, "seconds", report->seconds);
     bench_json_integer(&json, "planned_epochs", (uint64_t)report->settings->epochs);
-    bench_json_number(&json, "T14_ratio", report->price.ratio);
+    write_metrics(&json, report);
     bench_json_begin_array(&json, "runs");
     for (size_t i = 0; i < report->run_count; i++)
         write_run(&json, &report->runs[i]);
@@ -40,6 +42,41 @@ bool report_json(const report *report, const claim *claims, size_t count, const 
     if (!whole)
         fprintf(stderr, "gc_on_off: %s could not be written completely\n", report->settings->json);
     return whole;
+}
+
+/// Bytes by which a run grows in an epoch, from the second one on; NaN of fewer than three.
+static double growth_of(const run_result *run) {
+    const int last = run->epoch_count - 1;
+    return last < 2 ? (double)NAN
+                    : ((double)run->epochs[last].live_bytes - (double)run->epochs[1].live_bytes) /
+                          (last - 1);
+}
+
+/// What others compare: a number for each figure, under its name. T15 is `second_order`.
+static void write_metrics(bench_json *json, const report *report) {
+    bench_json_begin_object(json, "metrics");
+    bench_json_metric(json, report->price.ratio, "T14_ratio");
+    for (size_t i = 0; i < report->run_count; i++) {
+        const run_result *run = &report->runs[i];
+        const char *name = run->scenario->name, *gc = run->collector_on ? "on" : "off";
+        if (run->epoch_count == 0)
+            continue;
+        const epoch_result *end = &run->epochs[run->epoch_count - 1];
+        if (run->scenario == &scenarios[SECOND_ORDER]) {
+            bench_json_metric(json, (double)end->live_bytes, "T15_%s_live_bytes", gc);
+            bench_json_metric(json, growth_of(run), "T15_%s_grows_bytes_per_epoch", gc);
+        }
+        double seconds = 0;
+        for (int k = 0; k < run->epoch_count; k++)
+            seconds += run->epochs[k].seconds;
+        bench_json_metric(json, seconds / run->epoch_count, "%s_%s_seconds_per_epoch", name, gc);
+        bench_json_metric(json, end->test_accuracy, "%s_%s_accuracy", name, gc);
+        bench_json_metric(json, (double)end->live_bytes, "%s_%s_live_bytes", name, gc);
+        bench_json_metric(json, growth_of(run), "%s_%s_grows_bytes_per_epoch", name, gc);
+        bench_json_metric(json, (double)run->left_objects, "%s_%s_left_objects", name, gc);
+    }
+    bench_json_metric(json, (double)report->remaining_objects, "remaining_objects");
+    bench_json_end_object(json);
 }
 
 static void write_run(bench_json *json, const run_result *run) {

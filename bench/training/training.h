@@ -39,7 +39,7 @@ typedef struct scenario {
     nd_status (*step)(training *run, const nd_tensor *images, const nd_tensor *labels);
 } scenario;
 
-enum { SCENARIO_COUNT = 4, PLAIN = 0 };
+enum { SCENARIO_COUNT = 4, PLAIN = 0, SECOND_ORDER = 1 };
 extern const scenario scenarios[SCENARIO_COUNT];
 
 typedef struct epoch_result {

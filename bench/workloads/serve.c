@@ -396,12 +396,16 @@ static nd_status serve_finish(void *state, workload_outcome *ret_outcome) {
         refused += worker->refused;
         explained += worker->explained;
     }
+    const double p50 = quantile_us(all, 0.5), p99 = quantile_us(all, 0.99);
+    const double p999 = quantile_us(all, 0.999);
+    ret_outcome->figures[0] = (workload_figure){"p50_us", p50};
+    ret_outcome->figures[1] = (workload_figure){"p99_us", p99};
+    ret_outcome->figures[2] = (workload_figure){"p999_us", p999};
     ret_outcome->score = (double)right / (double)digits;
     snprintf(ret_outcome->text, sizeof ret_outcome->text,
              "%lld requests, %lld explained, %lld refused by their quota alone; "
              "p50 %.0f us, p99 %.0f us, p99.9 %.0f us",
-             (long long)self->end, (long long)explained, (long long)refused, quantile_us(all, 0.5),
-             quantile_us(all, 0.99), quantile_us(all, 0.999));
+             (long long)self->end, (long long)explained, (long long)refused, p50, p99, p999);
     return refused == self->end / OVERRUNNING ? ND_OK : ND_ERROR_STATE;
 }
 

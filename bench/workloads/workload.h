@@ -45,10 +45,19 @@ typedef struct workload_options {
 /// Room for text; and of so many first steps values are compared with PyTorch's one by one.
 enum { WORKLOAD_TEXT = 1024, WORKLOAD_FIRST_STEPS = 10 };
 
+enum { WORKLOAD_FIGURES = 4 };
+
+/// A number of its own that a workload measures.
+typedef struct workload_figure {
+    char name[16]; ///< such as "p50_us"; "": there is none
+    double value;
+} workload_figure;
+
 /// What came out.
 typedef struct workload_outcome {
     double score;             ///< such as the share of right answers; NaN: there is none
     char text[WORKLOAD_TEXT]; ///< what it made, for people; may have several lines
+    workload_figure figures[WORKLOAD_FIGURES];
 } workload_outcome;
 
 typedef struct workload {
@@ -80,7 +89,7 @@ typedef struct workload {
     /// the first WORKLOAD_FIRST_STEPS steps draw. Called in a process of its own, before any step,
     /// none of which follows. NULL: PyTorch draws its own.
     nd_status (*hand_over)(void *state, const char *folder);
-    /// Looks at what was learnt. `ret_outcome` begins with no score and no text. NULL: nothing to do.
+    /// Looks at what was learnt. `ret_outcome` begins with no score, text or figures. NULL: nothing to do.
     nd_status (*finish)(void *state, workload_outcome *ret_outcome);
     /// Releases everything. `state` may be NULL or half open.
     void (*close)(void *state);

@@ -6,6 +6,7 @@
 
 #include <math.h>
 
+static void write_metrics(bench_json *json, const contest *contest);
 static void write_contest(bench_json *json, const contest *contest);
 static void write_side(bench_json *json, const side *side);
 static void write_memory(bench_json *json, const run_figures *figures);
@@ -24,6 +25,10 @@ bool workload_report_json(const workload_report *report, const claim_list *claim
     bench_json_integer(&json, "threads", (uint64_t)report->settings->threads);
     bench_json_integer(&json, "seed", report->settings->seed);
     bench_json_number(&json, "seconds", report->seconds);
+    bench_json_begin_object(&json, "metrics");
+    for (size_t i = 0; i < report->count; i++)
+        write_metrics(&json, &report->contests[i]);
+    bench_json_end_object(&json);
     bench_json_begin_array(&json, "workloads");
     for (size_t i = 0; i < report->count; i++)
         write_contest(&json, &report->contests[i]);
@@ -35,6 +40,44 @@ bool workload_report_json(const workload_report *report, const claim_list *claim
         fprintf(stderr, "%s: %s could not be written completely\n", report->settings->program,
                 report->settings->json);
     return whole;
+}
+
+/// What others compare: a number for each figure, under its name. PyTorch's are "NAME_rival_pytorch_…",
+/// and are none where it is no rival.
+static void write_metrics(bench_json *json, const contest *contest) {
+    const char *name = contest->workload->name;
+    const side *off = contest_find(contest, WORKLOAD_LET_BE), *on = contest_find_on(contest);
+    const side *rival = contest_find_rival(contest);
+    if (off && on && on != off)
+        bench_json_metric(json, contest_ratio(on, off), "%s_on_over_off", name);
+    if (on && rival)
+        bench_json_metric(json, contest_ratio(on, rival), "%s_on_over_pytorch", name);
+    for (size_t i = 0; i < contest->side_count; i++) {
+        const side *side = &contest->sides[i];
+        const run_figures *figures = &side->figures;
+        const char *who = side->is_rival ? "rival_pytorch" : side->name;
+        if (side->turn_count == 0 || (side->is_rival && side->rival.outdated))
+            continue;
+        const run_turn *last = &side->turns[side->turn_count - 1];
+        bench_json_metric(json, (double)last->steps, "%s_%s_steps", name, who);
+        bench_json_metric(json, side_rate(side), "%s_%s_steps_per_second", name, who);
+        bench_json_metric(json, side_value(side, side), "%s_%s_value", name, who);
+        bench_json_metric(json, figures->outcome.score, "%s_%s_score", name, who);
+        bench_json_metric(json, (double)figures->peak_resident_bytes, "%s_%s_peak_resident_bytes",
+                          name, who);
+        for (size_t k = 0; k < WORKLOAD_FIGURES && *figures->outcome.figures[k].name; k++)
+            bench_json_metric(json, figures->outcome.figures[k].value, "%s_%s_%s", name, who,
+                              figures->outcome.figures[k].name);
+        if (side->is_rival)
+            continue;
+        bench_json_metric(json, (double)last->live_bytes, "%s_%s_live_bytes", name, who);
+        bench_json_metric(json, (double)figures->peak_bytes, "%s_%s_peak_bytes", name, who);
+        bench_json_metric(json, side_growth(side), "%s_%s_grows_bytes_per_step", name, who);
+        bench_json_metric(json, figures->pause_seconds * 1e6, "%s_%s_gate_closed_us_max", name,
+                          who);
+        bench_json_metric(json, (double)figures->remaining_objects, "%s_%s_remaining_objects", name,
+                          who);
+    }
 }
 
 static void write_contest(bench_json *json, const contest *contest) {
