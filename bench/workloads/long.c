@@ -97,6 +97,7 @@ const workload workload_long = {
     .name = "long",
     .summary = "the smallest model, for a million steps, each of which leaves a cycle",
     .steps = 20000,
+    .lasts = 100000,
     .value = "loss",
     .makes_cycles = true,
     .open = tiny_open,

@@ -5,6 +5,8 @@
 // differentiates twice and leaves a cycle, image -grad-> slope -node-> graph -> image. A few send
 // far too many digits: such a request gets its error, and the others must not notice. So every
 // answer is held against the one that the model gave before anybody served.
+//
+// A step is a thousand requests. Of a million and more the process must not grow.
 #include <nd/scoped.h>
 
 #include "bench/support/digits.h"
@@ -434,6 +436,7 @@ const workload workload_serve = {
     .name = "serve",
     .summary = "eight threads answer requests, each under a quota; explanations leave cycles",
     .steps = 40,
+    .lasts = 1000000 / REQUESTS,
     .value = "right",
     .score = "accuracy",
     .least_score = 0.9,

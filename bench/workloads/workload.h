@@ -65,10 +65,11 @@ typedef struct workload {
     const char *summary; ///< one line
     int64_t steps;       ///< by default
     int64_t data_steps;  ///< by default with all 70,000 digits; 0: the same
-    const char *value;   ///< what a step's value is, such as "loss"
-    const char *score;   ///< what the outcome's score is, such as "accuracy"; NULL: there is none
-    double least_score;  ///< after all steps on the repository's digits; 0: nothing is promised
-    double data_score;   ///< after all steps on 70,000 digits; 0: nothing is promised
+    int64_t lasts; ///< from so many steps on resident bytes are promised to be flat; 0: nothing is
+    const char *value;  ///< what a step's value is, such as "loss"
+    const char *score;  ///< what the outcome's score is, such as "accuracy"; NULL: there is none
+    double least_score; ///< after all steps on the repository's digits; 0: nothing is promised
+    double data_score;  ///< after all steps on 70,000 digits; 0: nothing is promised
     double
         most_value; ///< of the mean value of the last turn's steps, after all; 0: nothing is promised
     double tolerance;       ///< by what part PyTorch's score may differ, or where there is none its

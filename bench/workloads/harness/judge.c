@@ -73,19 +73,39 @@ static void judge_memory(const contest *contest, const side *side, claim_list *l
                side->name, told ? side->figures.escaped_sites[0] : "none");
 }
 
+bool workload_report_resident(const side *side, double *ret_tenth, double *ret_end) {
+    enum { TENTHS = 10 };
+    const size_t count = side->turn_count;
+    if (count < TENTHS)
+        return false;
+    const run_turn *end = &side->turns[count - 1], *tenth = side->turns;
+    while (tenth->steps * TENTHS < end->steps)
+        tenth++;
+    *ret_tenth = (double)tenth->resident_bytes;
+    *ret_end = (double)end->resident_bytes;
+    return true;
+}
+
 /// Of a run that has lasted: what the process has in memory after a tenth of it is what it needs.
 static void judge_resident(const contest *contest, const side *side, claim_list *list) {
-    enum { LASTS = 100000, TENTHS = 10 };
-    size_t count = side->turn_count;
-    if (side->strategy != WORKLOAD_BOUNDARY || count < TENTHS ||
-        side->turns[count - 1].steps < LASTS)
+    static const double most = 0.02;
+    const workload *workload = contest->workload;
+    const int64_t steps = side->turn_count ? side->turns[side->turn_count - 1].steps : 0;
+    char least[NUMBER_TEXT], before[NUMBER_TEXT], after[NUMBER_TEXT], done[NUMBER_TEXT];
+    double tenth, end;
+    if (side->strategy != WORKLOAD_BOUNDARY || workload->lasts == 0)
         return;
-    double before = (double)side->turns[count / TENTHS - 1].resident_bytes;
-    double growth = (double)side->turns[count - 1].resident_bytes / before - 1;
-    claims_add(list, growth <= 0.02 ? HOLDS : FAILS,
-               "%s, %s: resident bytes after a tenth of the steps and at the end: %+.2f %% (at "
-               "most 2 %%)",
-               contest->workload->name, side->name, 100 * growth);
+    if (steps < workload->lasts || !workload_report_resident(side, &tenth, &end)) {
+        claims_add(list, NOT_JUDGED, "%s, %s: resident bytes are flat (needs %s steps)",
+                   workload->name, side->name, with_commas(least, (uint64_t)workload->lasts));
+        return;
+    }
+    claims_add(list, end / tenth - 1 <= most ? HOLDS : FAILS,
+               "%s, %s: resident bytes after a tenth of the %s steps and at the end: %s, %s, "
+               "%+.2f %% (at most %.0f %%)",
+               workload->name, side->name, with_commas(done, (uint64_t)steps),
+               in_units(before, (uint64_t)tenth), in_units(after, (uint64_t)end),
+               100 * (end / tenth - 1), 100 * most);
 }
 
 static void judge_left(const contest *contest, const side *side, claim_list *list) {

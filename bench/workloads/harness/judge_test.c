@@ -163,7 +163,7 @@ static void test_a_score_is_held_to_the_promise(void **state) {
 
 static void test_resident_bytes_of_a_run_that_lasts(void **state) {
     (void)state;
-    const workload lasting = {.name = "lasting", .value = "loss"};
+    const workload lasting = {.name = "lasting", .value = "loss", .lasts = 1000000};
     contest *contest = alone(&lasting, 1000000);
     side *on = &contest->sides[0];
     on->turn_count = 20;
@@ -176,8 +176,25 @@ static void test_resident_bytes_of_a_run_that_lasts(void **state) {
     assert_int_equal(judge_alone(contest, "resident bytes"), HOLDS);
     on->turns[19].resident_bytes = 102100;
     assert_int_equal(judge_alone(contest, "resident bytes"), FAILS);
+    on->turns[1].resident_bytes = 1000;
+    on->turns[2].resident_bytes = 200000; // what is behind the first tenth does not count
+    on->turns[19].resident_bytes = 1000;
+    assert_int_equal(judge_alone(contest, "resident bytes"), HOLDS);
+    on->turns[0].steps = on->turns[1].steps = 100; // nor do turns, but steps
+    assert_int_equal(judge_alone(contest, "resident bytes"), HOLDS);
+    on->turns[19].resident_bytes = 203999;
+    assert_int_equal(judge_alone(contest, "resident bytes"), HOLDS);
+    on->turns[19].resident_bytes = 204001;
+    assert_int_equal(judge_alone(contest, "resident bytes"), FAILS);
+    on->turns[19].steps = 999999; // not lasted
+    assert_int_equal(judge_alone(contest, "resident bytes"), NOT_JUDGED);
+    on->turns[8].steps = 2000000;
     on->turn_count = 9; // too few to have a tenth
+    assert_int_equal(judge_alone(contest, "resident bytes"), NOT_JUDGED);
+    const workload silent = {.name = "silent", .value = "loss"};
+    contest->workload = &silent;
     assert_int_equal(judge_alone(contest, "resident bytes"), -1);
+    contest->workload = &lasting;
     on->turn_count = 20;
     on->strategy = WORKLOAD_LET_BE; // which may grow
     assert_int_equal(judge_alone(contest, "resident bytes"), -1);

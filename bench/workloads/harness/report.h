@@ -16,6 +16,10 @@ void workload_report_begin(const workload_settings *settings);
 /// The table of one workload, and what came out.
 void workload_report_contest(const contest *contest);
 
+/// Resident bytes of a side after a tenth of its steps, the first turn that has so many, and at the
+/// end. False of a side whose turns are too few to have a tenth.
+bool workload_report_resident(const side *side, double *ret_tenth, double *ret_end);
+
 /// Judges everything the contest lets one judge.
 void workload_report_judge(const contest *contest, const workload_settings *settings,
                            claim_list *list);

@@ -72,6 +72,13 @@ static void write_metrics(bench_json *json, const contest *contest) {
             continue;
         bench_json_metric(json, (double)last->live_bytes, "%s_%s_live_bytes", name, who);
         bench_json_metric(json, (double)figures->peak_bytes, "%s_%s_peak_bytes", name, who);
+        double tenth, end;
+        if (workload_report_resident(side, &tenth, &end)) {
+            bench_json_metric(json, tenth, "%s_%s_resident_bytes_after_a_tenth", name, who);
+            bench_json_metric(json, end, "%s_%s_resident_bytes", name, who);
+            bench_json_metric(json, 100 * (end / tenth - 1), "%s_%s_resident_grows_percent", name,
+                              who);
+        }
         bench_json_metric(json, side_growth(side), "%s_%s_grows_bytes_per_step", name, who);
         bench_json_metric(json, figures->pause_seconds * 1e6, "%s_%s_gate_closed_us_max", name,
                           who);
