@@ -179,6 +179,8 @@ run --steps 2 --only cnn --data "$folder/digits" >"$folder/table.txt" 2>&1 || fa
 grep -q 'of 10000 digits it has not seen' "$folder/table.txt" || fail "--data is not looked at: $(cat "$folder/table.txt")"
 (PATH= "$workloads" --plot "$folder/charts") >/dev/null 2>"$folder/errors.txt"
 [ $? -eq 2 ] && grep -q 'needs gnuplot' "$folder/errors.txt" || fail "a missing gnuplot is not named"
+"$workloads" --only cnn long --plot "$folder/both.png" >/dev/null 2>"$folder/errors.txt"
+[ $? -eq 2 ] && grep -q 'chart of one workload' "$folder/errors.txt" || fail "two workloads in one chart"
 "$workloads" --help | grep -q -- --strategy || fail "--help does not help"
 "$workloads" --no-peer --device cuda --only cnn --steps 4 --threads 1 >"$folder/cuda.txt" 2>&1 ||
     fail "--device cuda: $(cat "$folder/cuda.txt")"
@@ -186,6 +188,8 @@ grep -q 'of 10000 digits it has not seen' "$folder/table.txt" || fail "--data is
 if command -v gnuplot >/dev/null; then
     run --steps 8 --only rnn_gru --plot "$folder/charts" >/dev/null || fail "no charts"
     [ "$(wc -c <"$folder/charts/rnn_gru.svg")" -gt 5000 ] || fail "the chart is empty"
+    run --steps 8 --only rnn_gru --plot "$folder/rnn.png" >/dev/null || fail "no chart in a file"
+    [ "$(head -c 4 "$folder/rnn.png" | tail -c 3)" = PNG ] || fail "the chart is no PNG"
 else
     echo "SKIPPED: gnuplot is not installed, no chart drawn"
 fi

@@ -10,8 +10,12 @@
 static bool has_ending(const char *path, const char *ending);
 static void write_style(FILE *gnuplot, const char *target, int width, int height);
 
+bool bench_gnuplot_names_chart(const char *path) {
+    return has_ending(path, ".png") || has_ending(path, ".svg");
+}
+
 bool bench_gnuplot_check(const char *program, const char *path) {
-    if (!has_ending(path, ".png") && !has_ending(path, ".svg")) {
+    if (!bench_gnuplot_names_chart(path)) {
         fprintf(stderr, "%s: --plot wants a file that ends in .png or .svg, not '%s'\n", program,
                 path);
         return false;

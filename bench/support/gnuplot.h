@@ -11,6 +11,8 @@ typedef struct bench_gnuplot {
     void (*previous)(int); ///< what SIGPIPE did before
 } bench_gnuplot;
 
+/// Whether a name is that of a chart: it ends in .png or .svg.
+bool bench_gnuplot_names_chart(const char *path);
 /// False, with a message that begins with `program`, when no chart can be drawn into the file:
 /// gnuplot is missing, or the file's name ends neither in .png nor in .svg.
 bool bench_gnuplot_check(const char *program, const char *path);

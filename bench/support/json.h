@@ -32,6 +32,10 @@ void bench_json_bool(bench_json *json, const char *key, bool value);
 /// the text that the format makes becomes one. What JSON cannot say is left out.
 void bench_json_metric(bench_json *json, double value, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+/// A number of the object "metrics", under a name of letters, digits and underscores: everything else in
+/// the text that the format makes becomes one. What JSON cannot say is left out.
+void bench_json_metric(bench_json *json, double value, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 /// Ends the document with a newline and closes the stream. False when anything could not be
 /// written.
 bool bench_json_close(bench_json *json);

@@ -1,6 +1,7 @@
 // The command line.
 #include "bench/workloads/harness/settings.h"
 
+#include "bench/support/gnuplot.h"
 #include "bench/support/paths.h"
 
 #include <errno.h>
@@ -15,6 +16,7 @@ static const double default_seconds = 300;
 
 static bool resolve(workload_settings *settings);
 static bool apply(int option, const char *text, workload_settings *settings);
+static size_t count_wanted(const workload_settings *settings);
 static bool read_count(const workload_settings *settings, const char *name, const char *text,
                        int64_t largest, int64_t *ret_value);
 static bool read_only(workload_settings *settings, const char *text);
@@ -77,6 +79,11 @@ int settings_read(int argc, char **argv, workload_settings *settings) {
     if (settings->all_strategies && !settings->on) {
         fprintf(stderr, "%s: --strategy all has the collector on, too, which --gc off is not\n",
                 settings->program);
+        return 2;
+    }
+    if (settings->chart && count_wanted(settings) != 1) {
+        fprintf(stderr, "%s: --plot %s is the chart of one workload; --only NAME, or a folder\n",
+                settings->program, settings->chart);
         return 2;
     }
     return resolve(settings) ? -1 : 2;
@@ -147,7 +154,9 @@ static bool apply(int option, const char *text, workload_settings *settings) {
         settings->json = text;
         return true;
     case 'p':
-        settings->plot = text;
+        // A name with an ending is the file for the chart of one workload.
+        settings->chart = bench_gnuplot_names_chart(text) ? text : NULL;
+        settings->plot = settings->chart ? NULL : text;
         return true;
     case 'P':
         settings->peers = false;
@@ -157,6 +166,13 @@ static bool apply(int option, const char *text, workload_settings *settings) {
     default:
         return false;
     }
+}
+
+static size_t count_wanted(const workload_settings *settings) {
+    size_t count = 0;
+    for (size_t i = 0; workloads[i]; i++)
+        count += settings_want(settings, workloads[i]);
+    return count;
 }
 
 static bool read_count(const workload_settings *settings, const char *name, const char *text,
@@ -251,6 +267,7 @@ static void print_help(const workload_settings *settings) {
            "  --output DIR      where workloads write what they make, such as pictures\n"
            "  --json FILE       write all figures to FILE\n"
            "  --plot DIR        draw DIR/NAME.svg for each workload\n"
+           "  --plot FILE       draw the chart of the only workload, .png or .svg\n"
            "  --no-peer         without PyTorch\n"
            "  --long            a million steps of the smallest model, on: nothing may grow\n"
            "  --help            this text\n\n"
