@@ -3,11 +3,11 @@
 #
 #   tests/fuzz/run.sh HARNESS [SECONDS [FOLDER]]
 #
-# HARNESS: program, threads, csv, dlpack, gguf, gzip, idx, jpeg, json, npy, npz, png, safetensors, safetensors_index. SECONDS: 3600. FOLDER (fuzz-HARNESS) keeps what was found, so that the next run
+# HARNESS: program, threads, csv, dlpack, gguf, gzip, idx, jpeg, json, npy, npz, png, safetensors, safetensors_index, state. SECONDS: 3600. FOLDER (fuzz-HARNESS) keeps what was found, so that the next run
 # goes on from there: inputs/ that reached something new, crashes/ with each input that stopped the harness and the same as text
 # beside it. The text belongs into corpus/ with the fix. Wants clang 14 and libclang-rt-14-dev.
 set -eu
-harness=${1:?which harness? program, threads, csv, dlpack, gguf, gzip, idx, jpeg, json, npy, npz, png, safetensors or safetensors_index}
+harness=${1:?which harness? program, threads, csv, dlpack, gguf, gzip, idx, jpeg, json, npy, npz, png, safetensors, safetensors_index or state}
 seconds=${2:-3600}
 folder=$(realpath -m "${3:-fuzz-$harness}")
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
