@@ -145,6 +145,9 @@ nd_status nd_manager_set_gc_mode(nd_manager *manager, nd_gc_mode mode) {
     if (mode < ND_GC_INHERIT || mode > ND_GC_WARN)
         return nd__error(ND_ERROR_INVALID_ARGUMENT, "manager_set_gc_mode: mode %d does not exist",
                          (int)mode);
+    if (mode == ND_GC_INHERIT && manager == &nd__manager_root)
+        return nd__error(ND_ERROR_INVALID_ARGUMENT,
+                         "manager_set_gc_mode: the root has nothing to inherit from");
     nd__atomic_store(&manager->gc_mode, mode, relaxed);
     (void)nd__atomic_fetch_add(&mode_generation, 1, release);
     return ND_OK;

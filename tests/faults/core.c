@@ -480,6 +480,9 @@ static void test_F30_options_without_size_or_version_are_refused(void **state) {
     assert_int_equal(nd_gc_collect(m, &gc_report), ND_ERROR_INVALID_ARGUMENT);
     assert_int_equal(nd_gc_get_stats(&gc_stats), ND_ERROR_INVALID_ARGUMENT);
     assert_int_equal(nd_gc_set_mode(ND_GC_INHERIT), ND_ERROR_INVALID_ARGUMENT);
+    nd_manager *root = (nd_manager *)(uintptr_t)nd_manager_get_root();
+    assert_int_equal(nd_manager_set_gc_mode(root, ND_GC_INHERIT), ND_ERROR_INVALID_ARGUMENT);
+    assert_true(nd_gc_get_mode() != ND_GC_INHERIT);
     assert_int_equal(nd_gc_set_mode((nd_gc_mode)7), ND_ERROR_INVALID_ARGUMENT);
     assert_int_equal(nd_manager_set_quota(m, (nd_device_kind)-1, 1), ND_ERROR_INVALID_ARGUMENT);
     assert_int_equal(nd_manager_set_quota(m, ND_DEVICE_KIND_COUNT, 1), ND_ERROR_INVALID_ARGUMENT);
