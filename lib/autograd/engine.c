@@ -306,8 +306,11 @@ nd_tensor *nd__engine_waiting(const nd_rule_call *call, uint32_t input) {
     nd_pending *waiting = described->source_is_node ? &pass->nodes : &pass->leaves;
     nd_pending_entry *entry = nd__pending_find(waiting, described->source);
     nd_tensor *sum = entry ? nd__pending_gradients(entry)[described->output_index] : NULL;
-    return sum && sum->dtype == described->dtype && nd__gradient_exclusively_owned(sum) ? sum
-                                                                                        : NULL;
+    // A parameter may have been cast or moved between two of its uses.
+    const bool fits = sum && sum->dtype == described->dtype &&
+                      sum->device.kind == described->device.kind &&
+                      sum->device.index == described->device.index;
+    return fits && nd__gradient_exclusively_owned(sum) ? sum : NULL;
 }
 
 /// *slot += gradient (consumed), in place where nobody can tell.

@@ -255,11 +255,31 @@ static bool same_shape(const nd_tensor *x, const nd_node_input *input) {
     return true;
 }
 
+/// Gradients are of what the leaf was where the graph used it, which a module's parameters need not
+/// be any more (nd_module_to, nd_module_cast).
+static nd_status check_leaf(const char *operation, const nd_tensor *leaf,
+                            const nd_tensor *gradient) {
+    nd_status status = nd__tensor_check_operand(operation, "a leaf", leaf);
+    if (status != ND_OK ||
+        (leaf->dtype == gradient->dtype && leaf->device.kind == gradient->device.kind &&
+         leaf->device.index == gradient->device.index))
+        return status;
+    char shape[ND__SHAPE_TEXT], device[32];
+    snprintf(device, sizeof device, "%s", nd__registry_device_text(leaf->device));
+    return nd__error(
+        ND_ERROR_STATE,
+        "%s: a leaf of shape %s was cast or moved since the graph was made: it is %s on "
+        "%s, and the gradient %s on %s",
+        operation, nd__shape_text(shape, leaf->ndim, leaf->shape), nd_dtype_get_name(leaf->dtype),
+        device, nd_dtype_get_name(gradient->dtype), nd__registry_device_text(gradient->device));
+}
+
 /// A hook, or a callback for memory, may have closed one.
-static nd_status check_leaves(const char *operation, nd_tensor *const *leaves, size_t count) {
+static nd_status check_leaves(const char *operation, nd_tensor *const *leaves,
+                              nd_tensor *const *gradients, size_t count) {
     nd_status status = ND_OK;
     for (size_t i = 0; i < count && status == ND_OK; i++)
-        status = nd__tensor_check_operand(operation, "a leaf", leaves[i]);
+        status = check_leaf(operation, leaves[i], gradients[i]);
     return status;
 }
 
@@ -268,7 +288,7 @@ static nd_status check_leaves(const char *operation, nd_tensor *const *leaves, s
 static nd_status commit_plain(const char *operation, nd_tensor *const *leaves,
                               nd_tensor **gradients, size_t count) {
     nd__gradient_lock();
-    nd_status status = check_leaves(operation, leaves, count);
+    nd_status status = check_leaves(operation, leaves, gradients, count);
     for (size_t i = 0; i < count && status == ND_OK; i++)
         if (leaves[i]->grad)
             status = add_existing(operation, gradients[i], leaves[i]->grad);
@@ -313,15 +333,17 @@ static nd_status commit_recorded(const char *operation, nd_tensor *const *leaves
     nd_status status = ND_OK;
     for (bool done = false; !done && status == ND_OK;) {
         nd__gradient_lock();
+        status = check_leaves(operation, leaves, gradients, count);
         for (size_t i = 0; i < count; i++)
             seen[i] = nd_retain(leaves[i]->grad);
         nd__gradient_unlock();
         for (size_t i = 0; i < count; i++)
             totals[i] = NULL;
-        status = recorded_totals(operation, leaves, gradients, count, seen, totals);
+        if (status == ND_OK)
+            status = recorded_totals(operation, leaves, gradients, count, seen, totals);
         if (status == ND_OK) {
             nd__gradient_lock();
-            status = check_leaves(operation, leaves, count);
+            status = check_leaves(operation, leaves, totals, count);
             done = status == ND_OK;
             for (size_t i = 0; i < count; i++)
                 done = done && leaves[i]->grad == seen[i];

@@ -437,6 +437,35 @@ static void test_a_module_in_another_float_dtype(void **state) {
     assert_int_equal(nd_get_dtype(weight), ND_F64);
 }
 
+/// What a graph of before has for its gradients lies elsewhere, or is of another size.
+static void test_a_pass_through_what_was_used_before_a_cast_or_a_move(void **state) {
+    (void)state;
+    for (int moves = 0; moves < 2; moves++)
+        for (int create_graph = 0; create_graph < 2; create_graph++) {
+            nd_auto nd_module *net = nd_linear_module(nd_key_new(1), 2, 3, true);
+            nd_auto nd_tensor *weight = nd_retain(nd_module_get_parameter(net, "weight"));
+            nd_auto nd_tensor *x = nd_ones(ND_SHAPE(4, 2), ND_F32);
+            nd_auto nd_tensor *y = nd_module_forward(net, x);
+            nd_auto nd_tensor *total = nd_sum(y, 0, NULL, false);
+            nd_backward_options options = ND_BACKWARD_OPTIONS_INIT;
+            options.create_graph = create_graph;
+            for (int with_grad = 0; with_grad < 2; with_grad++) {
+                if (with_grad)
+                    assert_ok(nd_backward(total, &options));
+                assert_ok(moves ? nd_module_to(net, (nd_device){ND_FAKE, 0})
+                                : nd_module_cast(net, ND_F64));
+                const nd_tensor *before = nd_get_grad(weight);
+                assert_int_equal(nd_backward(total, &options), ND_ERROR_STATE);
+                assert_failed(ND_ERROR_STATE, "cast or moved");
+                assert_ptr_equal(nd_get_grad(weight), before);
+                assert_ok(moves ? nd_module_to(net, (nd_device){ND_CPU, 0})
+                                : nd_module_cast(net, ND_F32));
+            }
+            assert_ok(nd_backward(total, &options));
+            assert_ok(nd_module_zero_grad(net)); // with create_graph they are a cycle
+        }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_user_defined_module),
@@ -455,6 +484,7 @@ int main(void) {
         ND_TEST(test_a_forward_that_gives_nothing_is_an_error),
         ND_TEST(test_modes_reach_everything_below),
         ND_TEST(test_buffers_are_listed_apart_from_parameters),
+        ND_TEST(test_a_pass_through_what_was_used_before_a_cast_or_a_move),
         ND_TEST(test_a_module_in_another_float_dtype),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
