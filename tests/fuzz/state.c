@@ -1,9 +1,10 @@
-// The harness of nd_load_state. The input is tried as the file of several trainings, made anew for it. What
-// one of them accepts is saved and loaded into another one of its kind, which then saves the same
-// bytes; one that refuses it saves what it did before.
+// The harness of nd_load_state. The input is tried as the file of several trainings, made anew for
+// it. What one of them accepts is saved and loaded into another one of its kind, which then saves
+// the same bytes; one that refuses it saves what it did before.
 #include "tests/fuzz/reader.h"
 #include "tests/fuzz/text.h"
 #include "tests/training.h"
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,8 +31,8 @@ static void step(const nd_module *module, nd_optimizer *optimizer) {
          nd_set_grad(weight, NULL) == ND_OK);
 }
 
-/// A module with buffers, one that draws keys, and Adam with two groups. After a step the first parameter
-/// has moments; before it none has.
+/// A module with buffers, one that draws keys, and Adam with two groups. After a step the first
+/// parameter has moments; before it none has.
 static void add_model(training *made, bool stepped) {
     nd_auto nd_module *module =
         ND_SEQUENTIAL(nd_linear_module(nd_key_new(1), 2, 1, false), nd_batch_norm_module(1, NULL),
@@ -178,10 +179,14 @@ static void *load(const char *path) {
     training made = make();
     double rates[RATES], rates_after[RATES];
     read_rates(&made, rates);
-    if (nd_load_state(made.state, path) == ND_OK)
+    nd_status status = nd_load_state(made.state, path);
+    read_rates(&made, rates_after);
+    for (size_t i = 0; i < RATES; i++)
+        if (!(rates_after[i] >= 0 && rates_after[i] < (double)INFINITY))
+            fuzz_die("a state has set the rate %g", rates_after[i]);
+    if (status == ND_OK)
         return made.state;
     content after = save(made.state);
-    read_rates(&made, rates_after);
     if (!same(*before(), after) || memcmp(rates, rates_after, sizeof rates) != 0)
         fuzz_die("a state that was refused has changed");
     free(after.bytes);
@@ -203,8 +208,8 @@ static void check_round_trip(const nd_state *state) {
     nd_release(again.state);
 }
 
-/// What was in the file is in the state, bit by bit. A data set's position may be another one that means
-/// the same, and one entry may be missing in the file.
+/// What was in the file is in the state, bit by bit. A data set's position may be another one that
+/// means the same, and one entry may be missing in the file.
 static void check_taken(const nd_state *state, const uint8_t *data, size_t size) {
     char name[256];
     content saved = save(state);
