@@ -196,6 +196,42 @@ static void check_accepted(nd_tensor *x, description *from, const extent *of) {
         fuzz_die("the deleter ran %d times", from->deleted);
 }
 
+static void count_old_deletion(DLManagedTensor *managed) {
+    ++*(int *)managed->manager_ctx;
+}
+
+/// The same description as it was before there were versions, which says nothing of read-only
+/// memory.
+static void check_unversioned(const description *given) {
+    description first = *given;
+    first.managed.version.major = 1;
+    extent of = measure(&first.managed);
+    if (first.managed.dl_tensor.dtype.code == kDLBool && of.bytes > 0 && !of.in_memory)
+        return;
+    int deleted = 0;
+    DLManagedTensor managed = {.dl_tensor = given->managed.dl_tensor,
+                               .manager_ctx = &deleted,
+                               .deleter = count_old_deletion};
+    nd_tensor *x = nd_from_dlpack_unversioned(&managed);
+    if ((x != NULL) != of.possible)
+        fuzz_die(x ? "accepted without a version, and should not be"
+                   : "refused without a version, and should not be: %s",
+                 nd_error_get_message());
+    if (x && of.in_memory && of.elements <= MEMORY)
+        compare(x, &managed.dl_tensor, &of);
+    DLManagedTensor *lent = x ? nd_to_dlpack_unversioned(x) : NULL;
+    if (x && !lent)
+        fuzz_die("what was taken in is not lent: %s", nd_error_get_message());
+    nd_release(x);
+    if (deleted != 0)
+        fuzz_die("memory went back that is still lent, or was refused");
+    if (lent)
+        lent->deleter(lent);
+    if (deleted != (lent ? 1 : 0))
+        fuzz_die("the deleter ran %d times", deleted);
+    nd_error_clear();
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     bytes from = {data, data + size};
     description given;
@@ -214,6 +250,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     else if (given.deleted != 0 || !strstr(nd_error_get_message(), "from_dlpack"))
         fuzz_die("a refusal took the memory, or did not say what refuses");
     nd_error_clear();
+    check_unversioned(&given);
     fuzz_end_input();
     return 0;
 }

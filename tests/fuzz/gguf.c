@@ -35,6 +35,8 @@ static void read_value(const nd_gguf *gguf, const char *key) {
     nd_gguf_type type, element;
     if (nd_gguf_get_type(gguf, key, &type, &element) != ND_OK)
         fuzz_die("a key is not there: %s", nd_error_get_message());
+    if (!nd_gguf_contains(gguf, key))
+        fuzz_die("a file does not contain a key that it has");
     nd_gguf_get_i64(gguf, key, &integer);
     nd_gguf_get_f64(gguf, key, &number);
     nd_gguf_get_bool(gguf, key, &yes);
@@ -50,6 +52,18 @@ static void read_value(const nd_gguf *gguf, const char *key) {
         fuzz_die("a list of numbers is none: %s", nd_error_get_message());
 }
 
+/// What a file says of a tensor is what it holds.
+static void check_description(const nd_gguf *gguf, const char *name, const nd_tensor *x) {
+    int ndim = 0;
+    int64_t shape[ND_MAX_DIMS];
+    nd_status status = nd_gguf_get_tensor_shape(gguf, name, &ndim, shape);
+    if (x && (status != ND_OK || ndim != nd_get_ndim(x) ||
+              memcmp(shape, nd_get_shape(x), (size_t)ndim * sizeof *shape) != 0))
+        fuzz_die("a tensor has another shape than its file says");
+    if (!nd_gguf_get_tensor_type(gguf, name))
+        fuzz_die("a tensor has no type");
+}
+
 static void read_tensor(const nd_gguf *gguf, const char *name) {
     nd_load_options options = ND_LOAD_OPTIONS_INIT;
     options.mapped = true;
@@ -60,6 +74,7 @@ static void read_tensor(const nd_gguf *gguf, const char *name) {
     nd_auto nd_tensor *mapped = nd_gguf_load_tensor(gguf, name, ND_F32, &options);
     if (!x != !mapped || (x && !fuzz_tensors_equal(x, mapped)))
         fuzz_die("a tensor is another one when it is mapped");
+    check_description(gguf, name, x);
     nd_tensor *values = NULL, *scales = NULL;
     if (nd_gguf_load_quantized(gguf, name, &values, &scales) == ND_OK && nd_get_numel(values) > 0) {
         nd_auto nd_tensor *again = nd_dequantize(values, scales, NULL, ND_F32);

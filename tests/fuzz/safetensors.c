@@ -66,8 +66,17 @@ static void check_parameters(const char *path) {
             fuzz_die("parameters that were refused have changed");
 }
 
+static void check_mapped(const nd_list *list, const char *path) {
+    nd_load_options options = ND_LOAD_OPTIONS_INIT;
+    options.mapped = true;
+    nd_auto nd_list *mapped = nd_load_safetensors_with(path, &options);
+    if (!mapped != !list || (list && !equal(list, mapped)))
+        fuzz_die("a file means something else when it is mapped");
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     nd_list *list = fuzz_load(data, size, load, equal);
+    check_mapped(list, fuzz_file(data, size));
     check_parameters(fuzz_file(data, size));
     nd_error_clear();
     if (list) {
