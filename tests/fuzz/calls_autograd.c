@@ -15,6 +15,31 @@ static void backward(fuzz_actor *me, const fuzz_step *s) {
     fuzz_expect(me, nd_backward(fuzz_tensor(me, s->a), &options) == ND_OK);
 }
 
+/// Gives up the handle in a slot; now and then there is none.
+static void backward_release(fuzz_actor *me, const fuzz_step *s) {
+    nd_backward_options options = ND_BACKWARD_OPTIONS_INIT;
+    options.create_graph = s->b % 2;
+    if (s->b & 2)
+        options.grad = fuzz_tensor(me, s->c);
+    nd_tensor *output = fuzz_take(me, FUZZ_TENSOR, s->a);
+    fuzz_expect(me, nd_backward_release(output, s->d % 2 ? NULL : &options) == ND_OK);
+}
+
+static nd_tensor *smooth(size_t count, const nd_tensor *const *inputs, void *data) {
+    (void)data;
+    nd_auto nd_tensor *product = nd_mul(inputs[0], inputs[count - 1]);
+    return product ? nd_tanh(product) : NULL;
+}
+
+/// Of few elements; what they are decides whether differences come near.
+static void gradcheck(fuzz_actor *me, const fuzz_step *s) {
+    const nd_tensor *inputs[2] = {fuzz_tensor(me, s->a), fuzz_tensor(me, s->b)};
+    if (nd_get_numel(inputs[0]) > 6 || nd_get_numel(inputs[1]) > 6)
+        return;
+    fuzz_expect(me,
+                nd_gradcheck(smooth, NULL, 1 + s->c % 2, inputs, s->d % 3, 1e-6, 1e-4) == ND_OK);
+}
+
 static void gradients(fuzz_actor *me, const fuzz_step *s) {
     enum { COUNT = 2 };
     const nd_tensor *inputs[COUNT] = {fuzz_tensor(me, s->b), fuzz_tensor(me, s->c)};
@@ -49,6 +74,8 @@ static void set_grad(fuzz_actor *me, const fuzz_step *s) {
 static void grad_block_begin(fuzz_actor *me, const fuzz_step *s) {
     if (me->grad_block_count < FUZZ_BLOCKS)
         me->grad_blocks[me->grad_block_count++] = nd__grad_block_begin(s->a % 2);
+    if (me->grad_block_count < FUZZ_BLOCKS && nd_is_grad_enabled() != s->a % 2)
+        fuzz_die("a block records although it should not, or does not although it should");
 }
 
 static void grad_block_end(fuzz_actor *me, const fuzz_step *s) {
@@ -85,6 +112,35 @@ static void register_hook(fuzz_actor *me, const fuzz_step *s) {
     nd_tensor *x = fuzz_pick_to_write(me, FUZZ_TENSOR, s->a);
     if (x || !fuzz_threaded)
         fuzz_expect(me, nd_register_hook(x, hooks[s->b % 4], context) == ND_OK);
+}
+
+/// Under a number of the actor's, by which it can be removed.
+static void add_hook(fuzz_actor *me, const fuzz_step *s) {
+    static const nd_hook hooks[] = {hook_that_looks, hook_that_replaces, hook_of_another_shape,
+                                    hook_that_looks};
+    void *context = s->c % 2 ? fuzz_pick_any(me, s->c) : NULL;
+    nd_tensor *x = fuzz_pick_to_write(me, FUZZ_TENSOR, s->a);
+    if (!x && fuzz_threaded)
+        return;
+    uint64_t id = 0;
+    nd_status status = nd_add_hook(x, hooks[s->b % 4], context, &id);
+    fuzz_expect(me, status == ND_OK);
+    if ((status == ND_OK) != (id != 0))
+        fuzz_die("a hook that %s has the number %llu",
+                 status == ND_OK ? "was added" : "was refused", (unsigned long long)id);
+    if (status == ND_OK)
+        me->hooks[s->d % FUZZ_SLOTS] = id;
+}
+
+/// That of another tensor, or one that is gone, is refused.
+static void remove_hook(fuzz_actor *me, const fuzz_step *s) {
+    nd_tensor *x = fuzz_pick_to_write(me, FUZZ_TENSOR, s->a);
+    const uint64_t id = me->hooks[s->b % FUZZ_SLOTS];
+    if (!x && fuzz_threaded)
+        return;
+    fuzz_expect(me, nd_remove_hook(x, id) == ND_OK);
+    if (!me->disturbed && x && nd_remove_hook(x, id) == ND_OK)
+        fuzz_die("a hook was removed twice");
 }
 
 static void remove_hooks(fuzz_actor *me, const fuzz_step *s) {
@@ -149,12 +205,16 @@ static void apply_function(fuzz_actor *me, const fuzz_step *s) {
 const fuzz_call fuzz_autograd_calls[] = {
     {"requires_grad", requires_grad, FUZZ_QUEUES},
     {"backward", backward, 0},
+    {"backward_release", backward_release, 0},
     {"gradients", gradients, 0},
+    {"gradcheck", gradcheck, FUZZ_ALONE},
     {"get_grad", get_grad, FUZZ_ALONE | FUZZ_QUEUES},
     {"set_grad", set_grad, FUZZ_ALONE | FUZZ_QUEUES},
     {"grad_block_begin", grad_block_begin, FUZZ_OUTER | FUZZ_QUEUES},
     {"grad_block_end", grad_block_end, FUZZ_OUTER | FUZZ_QUEUES},
     {"register_hook", register_hook, FUZZ_QUEUES},
+    {"add_hook", add_hook, FUZZ_QUEUES},
+    {"remove_hook", remove_hook, FUZZ_QUEUES},
     {"remove_hooks", remove_hooks, FUZZ_QUEUES},
     {"apply_function", apply_function, 0},
     {0},

@@ -45,7 +45,7 @@ static void little_memory(fuzz_actor *me, const fuzz_step *s) {
 }
 
 static void fail_allocations(fuzz_actor *me, const fuzz_step *s) {
-    me->fail_armed = s->a;
+    me->fail_armed = s->a | (unsigned)s->b << 8;
 }
 
 const fuzz_call fuzz_device_calls[] = {

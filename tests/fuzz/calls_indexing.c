@@ -1,5 +1,6 @@
 // Calls of operations that order, count, index and rearrange, and of scans.
 #include "tests/fuzz/tensors.h"
+#include <math.h>
 
 /// Of operations with several results the one that a number means; the others are released.
 static nd_tensor *one_of(nd_status status, nd_tensor **results, int count, uint8_t number) {
@@ -84,6 +85,57 @@ static nd_tensor *reduction(const nd_tensor *x, const fuzz_step *s) {
     return functions[s->d / 6 % 5](x, s->d % 3, axes, s->d / 3 % 2);
 }
 
+/// The same into tensors that are there: of reductions, of scans, and what remains.
+static nd_status write_reduction(nd_tensor *out, const nd_tensor *x, const fuzz_step *s) {
+    static nd_status (*const functions[])(const nd_tensor *, int, const int *, bool,
+                                          nd_tensor *) = {
+        nd_prod_out,      nd_any_out,  nd_all_out, nd_count_nonzero_out,
+        nd_logsumexp_out, nd_mean_out, nd_min_out};
+    const int axes[] = {fuzz_axis(s->c), fuzz_axis(s->c / 10)};
+    return functions[s->d / 6 % 7](x, s->d % 3, axes, s->d / 3 % 2, out);
+}
+
+static nd_status write_scan(nd_tensor *out, const nd_tensor *x, const fuzz_step *s) {
+    static nd_status (*const functions[])(const nd_tensor *, int, nd_tensor *) = {
+        nd_cumprod_out, nd_cummax_out, nd_cummin_out, nd_log_softmax_out};
+    return functions[s->d % 4](x, fuzz_axis(s->c), out);
+}
+
+static void out_along_axes(fuzz_actor *me, const fuzz_step *s) {
+    const nd_tensor *x = fuzz_tensor(me, s->b), *y = fuzz_tensor(me, s->c);
+    nd_tensor *to = fuzz_pick_to_write(me, FUZZ_TENSOR, s->a);
+    if (fuzz_is_large(x) || fuzz_is_large(y) || (!to && fuzz_threaded))
+        return;
+    nd_status status;
+    switch (s->a / 8 % 8) {
+    case 0:
+        status = nd_var_out(x, 1, &(const int){fuzz_axis(s->c)}, s->d % 2, s->d / 2 % 2, to);
+        break;
+    case 1:
+        status = nd_argmax_out(x, fuzz_axis(s->c), s->d % 2, to);
+        break;
+    case 2:
+        status = nd_masked_softmax_out(x, y, fuzz_axis(s->d), to);
+        break;
+    case 3:
+        status = nd_matmul_integer_out(x, y, NULL, NULL, to);
+        break;
+    case 4:
+    case 5:
+        status = write_scan(to, x, s);
+        break;
+    default:
+        status = write_reduction(to, x, s);
+    }
+    fuzz_expect(me, status == ND_OK);
+}
+
+static nd_tensor *norm(const nd_tensor *x, const fuzz_step *s) {
+    static const double orders[] = {2, 1, 0, 3, -1, (double)INFINITY, -(double)INFINITY, 0.5};
+    const int axes[] = {fuzz_axis(s->c), fuzz_axis(s->c / 10)};
+    return nd_norm(x, orders[s->d / 6 % 8], s->d % 3, axes, s->d / 3 % 2);
+}
+
 #define AXES                                  \
     s->d % 3, (const int[]) {                 \
         fuzz_axis(s->c), fuzz_axis(s->c / 10) \
@@ -121,6 +173,7 @@ WITH(triangle, 1, triangle(in[0], s))
 WITH(scan, 1, scan(in[0], s))
 WITH(reduction, 1, reduction(in[0], s))
 WITH(std, 1, nd_std(in[0], AXES, s->d / 6 % 3, s->d / 3 % 2))
+WITH(norm, 1, norm(in[0], s))
 WITH(embedding, 2, nd_embedding(in[0], in[1], s->d % 4 ? ND_NO_PADDING : s->d / 4 % 5 - 2))
 
 const fuzz_call fuzz_indexing_calls[] = {
@@ -129,6 +182,8 @@ const fuzz_call fuzz_indexing_calls[] = {
     WAITING(histogram) WAITING(bincount) WAITING(index) WAITING(index_put) WAITING(index_add) WAITING(scatter)
     ENTRY(sliding_window) ENTRY(diff) ENTRY(diagonal) ENTRY(trace) ENTRY(parts) ENTRY(grid) ENTRY(pad) ENTRY(flip) ENTRY(roll)
     ENTRY(repeat) ENTRY(tile) ENTRY(moveaxis) ENTRY(triangle) ENTRY(scan) ENTRY(reduction) ENTRY(std) ENTRY(embedding)
+    ENTRY(norm)
     // clang-format on
+    {"out_along_axes", out_along_axes, 0},
     {0},
 };

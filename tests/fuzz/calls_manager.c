@@ -49,6 +49,15 @@ static void manager_of(fuzz_actor *me, const fuzz_step *s) {
         fuzz_die("an object is in a closed manager");
 }
 
+/// A handle of the manager, which is the one that is asked for unless that is about to close.
+static void manager_of_retained(fuzz_actor *me, const fuzz_step *s) {
+    nd_manager *manager = nd_get_manager_retained(fuzz_pick_any(me, s->b));
+    fuzz_expect(me, true);
+    if (manager && nd_get_count(manager) == 0)
+        fuzz_die("a handle of a dead manager was handed out");
+    fuzz_put(me, FUZZ_MANAGER, s->a, manager);
+}
+
 // --------------------------------------------------------------------------------------- placement
 
 /// Where the object is afterwards, or still is.
@@ -198,6 +207,8 @@ static void gc_stats(fuzz_actor *me, const fuzz_step *s) {
         fuzz_die("the collector collected more than it examined");
     if (s->a % 2)
         nd_gc_reset_peak();
+    if (nd_gc_get_mode() == ND_GC_INHERIT)
+        fuzz_die("the root's mode inherits");
 }
 
 const fuzz_call fuzz_manager_calls[] = {
@@ -206,6 +217,7 @@ const fuzz_call fuzz_manager_calls[] = {
     {"manager_block_end", manager_block_end, FUZZ_OUTER | FUZZ_QUEUES},
     {"manager_look", manager_look, FUZZ_QUEUES},
     {"manager_of", manager_of, FUZZ_ALONE | FUZZ_QUEUES},
+    {"manager_of_retained", manager_of_retained, FUZZ_QUEUES},
     {"attach", attach, FUZZ_QUEUES},
     {"temp_attach", temp_attach, FUZZ_QUEUES},
     {"manager_close", manager_close, 0},

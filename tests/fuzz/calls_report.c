@@ -62,6 +62,13 @@ static void holders(fuzz_actor *me, const fuzz_step *s) {
     fclose(stream);
 }
 
+/// The same as text alone.
+static void holders_text(fuzz_actor *me, const fuzz_step *s) {
+    FILE *stream = open_stream(s);
+    fuzz_expect(me, nd_debug_holders(fuzz_pick_any(me, s->a), stream) == ND_OK);
+    fclose(stream);
+}
+
 static void snapshot_new(fuzz_actor *me, const fuzz_step *s) {
     nd_snapshot_free(me->snapshot);
     me->snapshot = nd_snapshot_new(top(me, s));
@@ -144,6 +151,7 @@ const fuzz_call fuzz_report_calls[] = {
     {"dump", dump, FUZZ_QUEUES},
     {"leaks", leaks, FUZZ_QUEUES},
     {"holders", holders, FUZZ_QUEUES},
+    {"holders_text", holders_text, FUZZ_QUEUES},
     {"snapshot_new", snapshot_new, FUZZ_OUTER | FUZZ_QUEUES},
     {"snapshot_difference", snapshot_difference, FUZZ_OUTER | FUZZ_QUEUES},
     {"balance_begin", balance_begin, FUZZ_OUTER | FUZZ_QUEUES},

@@ -85,7 +85,9 @@ static void wrap(fuzz_actor *me, const fuzz_step *s) {
 
 static void like(fuzz_actor *me, const fuzz_step *s) {
     const nd_tensor *x = fuzz_tensor(me, s->b);
-    nd_tensor *made = s->c % 2 ? nd_zeros_like(x) : nd_ones_like(x);
+    nd_tensor *made = s->c % 3 == 0   ? nd_zeros_like(x)
+                      : s->c % 3 == 1 ? nd_ones_like(x)
+                                      : nd_full_like(x, fuzz_value(s->d));
     fuzz_expect(me, made);
     fuzz_put_fresh(me, FUZZ_TENSOR, s->a, made);
 }
@@ -130,6 +132,13 @@ static void tensor_look(fuzz_actor *me, const fuzz_step *s) {
     if (numel > 0 && nd_get_storage_bytes(x) < nd_dtype_get_size(nd_get_dtype(x)))
         fuzz_die("a storage is smaller than an element");
     nd_is_view_of(x, fuzz_tensor(me, s->b));
+    if (nd_get_ndim(x) > 0 && !nd_get_strides(x))
+        fuzz_die("a tensor without strides");
+    if (nd_is_leaf(x) && nd_get_node(x))
+        fuzz_die("a leaf that was computed");
+    if (nd_get_node(x) && !nd_requires_grad(x))
+        fuzz_die("a tensor has a node and wants no gradient");
+    nd_is_contiguous(x);
     nd_get_version(x);
     nd_is_leaf(x);
     if (nd_get_node(x) && !nd_node_get_name(nd_get_node(x))[0])
@@ -162,6 +171,37 @@ static void print(fuzz_actor *me, const fuzz_step *s) {
     const nd_tensor *x = fuzz_tensor(me, s->a);
     int64_t length = nd_format(x, text, s->b % sizeof text);
     fuzz_expect(me, length >= 0);
+}
+
+/// To a stream that takes everything, or to one that is always full.
+static void print_to(fuzz_actor *me, const fuzz_step *s) {
+    FILE *stream = fopen(s->b % 4 == 3 ? "/dev/full" : "/dev/null", "w");
+    if (!stream)
+        fuzz_die("there is no stream");
+    setvbuf(stream, NULL, _IONBF, 0);
+    fuzz_expect(me, nd_print(fuzz_tensor(me, s->a), stream) == ND_OK);
+    fclose(stream);
+}
+
+/// What dtypes say of each other fits together.
+static void dtypes(fuzz_actor *me, const fuzz_step *s) {
+    const nd_dtype a = (nd_dtype)(s->a % ND_DTYPE_COUNT), b = (nd_dtype)(s->b % ND_DTYPE_COUNT);
+    const nd_dtype both = nd_promote_dtypes(a, b);
+    if (both != nd_promote_dtypes(b, a))
+        fuzz_die("two dtypes become another one in the other order");
+    if (!nd_can_cast(a, a) || nd_promote_dtypes(a, a) != a)
+        fuzz_die("a dtype does not go into itself");
+    if (both != ND_DTYPE_COUNT && nd_promote_dtypes(both, a) != both)
+        fuzz_die("what two dtypes become does not hold one of them");
+    if (!nd_dtype_get_name(a)[0] || nd_dtype_get_size(a) == 0)
+        fuzz_die("a dtype without a name or a size");
+    nd_dtype_get_kind(a);
+    nd_dtype_get_min(a);
+    nd_dtype_get_max(a);
+    nd_dtype_get_epsilon(a);
+    nd_dtype_get_smallest_normal(a);
+    nd_error_clear();
+    fuzz_expect(me, true);
 }
 
 static void get_data(fuzz_actor *me, const fuzz_step *s) {
@@ -444,6 +484,8 @@ const fuzz_call fuzz_tensor_calls[] = {
     {"read_out", read_out, 0},
     {"item", item, 0},
     {"print", print, 0},
+    {"print_to", print_to, 0},
+    {"dtypes", dtypes, FUZZ_QUEUES},
     {"get_data", get_data, 0},
     {"reshape", call_reshape, FUZZ_QUEUES},
     {"expand", call_expand, FUZZ_QUEUES},

@@ -8,12 +8,11 @@
 
 enum { CALLS_MAX = 1024, NESTED_MAX = 3 };
 
-bool fuzz_threaded;
+bool fuzz_threaded, fuzz_traced;
 _Thread_local fuzz_actor *fuzz_me;
 
 static const fuzz_call *calls[CALLS_MAX];
 static unsigned call_count;
-static bool traced; ///< ND_FUZZ_TRACE in the environment: every step is written before it runs
 
 // ------------------------------------------------------------------------------------------- calls
 
@@ -39,7 +38,14 @@ static void gather_all(void) {
     gather(fuzz_map_calls);
     gather(fuzz_indexing_calls);
     gather(fuzz_linalg_calls);
-    traced = getenv("ND_FUZZ_TRACE") != NULL;
+    gather(fuzz_elementwise_calls);
+    gather(fuzz_network_calls);
+    gather(fuzz_fft_calls);
+    gather(fuzz_layer_calls);
+    gather(fuzz_training_calls);
+    gather(fuzz_stream_calls);
+    gather(fuzz_memory_calls);
+    fuzz_traced = getenv("ND_FUZZ_TRACE") != NULL;
 }
 
 const char *fuzz_call_name(unsigned call) {
@@ -94,10 +100,11 @@ void fuzz_disarm(fuzz_actor *me) {
     me->fail_count = 0;
 }
 
-/// Number a of fail_allocations says how many succeed before, its eighths how many fail then.
+/// Number a of fail_allocations says how many succeed before, its eighths how many fail then;
+/// number b says how many times eight more succeed before.
 static void arm(fuzz_actor *me) {
-    me->fail_after = me->fail_armed % 8;
-    me->fail_count = me->fail_armed ? 1 + me->fail_armed / 8 : 0;
+    me->fail_after = me->fail_armed % 8 + me->fail_armed / 256 * 8;
+    me->fail_count = me->fail_armed ? 1 + me->fail_armed % 256 / 8 : 0;
     me->fail_armed = 0;
 }
 
@@ -161,7 +168,7 @@ void fuzz_run_step(fuzz_actor *me) {
     const fuzz_call *call = calls[fuzz_step_call(step) % call_count];
     if (!may_run(me, call))
         return;
-    if (traced)
+    if (fuzz_traced)
         trace(me, step);
     if (me->paused && !(call->flags & FUZZ_QUEUES)) {
         me->paused = false;
@@ -195,6 +202,15 @@ void fuzz_nest(void) {
 
 // --------------------------------------------------------------------------------- begin and end
 
+static void leave_streams(fuzz_actor *me) {
+    const nd_device devices[] = {{ND_CPU, 0}, {ND_FAKE, 0}, {ND_FAKE, 1}};
+    for (int i = 0; i < 3; i++) {
+        nd_stream_set_current(devices[i], NULL);
+        nd_release(me->current_streams[i]);
+        me->current_streams[i] = NULL;
+    }
+}
+
 void fuzz_end_blocks(fuzz_actor *me, bool leave) {
     me->quiet = true;
     if (me->paused)
@@ -204,6 +220,11 @@ void fuzz_end_blocks(fuzz_actor *me, bool leave) {
         nd__grad_block_end(&me->grad_blocks[--me->grad_block_count]);
     while (me->manager_block_count)
         nd__manager_block_end(&me->manager_blocks[--me->manager_block_count]);
+    while (me->autocast_block_count)
+        nd__autocast_block_end(&me->autocast_blocks[--me->autocast_block_count]);
+    while (me->stream_block_count)
+        nd__stream_block_end(&me->stream_blocks[--me->stream_block_count]);
+    leave_streams(me);
     if (me->scope_count && !leave)
         nd_scope_end(me->scopes[0]);
     me->scope_count = 0;
@@ -218,11 +239,13 @@ void fuzz_end_blocks(fuzz_actor *me, bool leave) {
 }
 
 static uint64_t objects_before, bytes_before;
+static int threads_before;
 
 void fuzz_begin_program(bool threaded) {
     gather_all();
     nd__alloc_should_fail = fail;
     fuzz_threaded = threaded;
+    threads_before = nd_get_num_threads();
     objects_before = nd_manager_get_total_objects(NULL);
     bytes_before = nd_manager_get_total_bytes(NULL);
 }
@@ -237,8 +260,15 @@ static void reset_root(void) {
         nd_manager_set_quota((nd_manager *)(uintptr_t)nd_manager_get_root(), (nd_device_kind)kind,
                              0);
     nd_manager_set_cap((nd_manager *)(uintptr_t)nd_manager_get_root(), 0);
-    for (int index = 0; index < ND__FAKE_DEVICES; index++)
+    nd_memory_set_cache_limit(ND_CPU, UINT64_MAX);
+    nd_memory_set_cache_limit(ND_FAKE, UINT64_MAX);
+    for (int index = 0; index < ND__FAKE_DEVICES; index++) {
+        nd_memory_set_limit((nd_device){ND_FAKE, index}, UINT64_MAX);
         nd__fake_set_memory(index, 0, false);
+    }
+    nd_set_num_threads(threads_before);
+    nd_set_deterministic(false);
+    nd_set_tf32(false);
     nd_debug_track_sites(true);
     if (nd_trace_end() != ND_OK)
         nd_error_clear();
@@ -254,6 +284,7 @@ static void report_left(void) {
 
 void fuzz_end_program(void) {
     reset_root();
+    fuzz_remove_files();
     for (int index = 0; index < ND__FAKE_DEVICES; index++)
         nd_synchronize((nd_device){ND_FAKE, index});
     if (nd_gc_collect(NULL, NULL) != ND_OK)

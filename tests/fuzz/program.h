@@ -1,11 +1,11 @@
 // Random programs over the public interface: what the calls, the actors that make them and the two
 // harnesses share.
 //
-// Bytes are read as steps of six: a call, of two bytes, and four numbers, which choose its operands among an
-// actor's slots. Every string of bytes is a program, and a valid one: what the documentation
-// forbids (a close beside an operation on the same handle, a second writer of a list) is left out
-// by the call, never by the reader of the bytes. So whatever stops a program is a mistake of the
-// library.
+// Bytes are read as steps of six: a call, of two bytes, and four numbers, which choose its operands
+// among an actor's slots. Every string of bytes is a program, and a valid one: what the
+// documentation forbids (a close beside an operation on the same handle, a second writer of a list)
+// is left out by the call, never by the reader of the bytes. So whatever stops a program is a
+// mistake of the library.
 //
 // Invariant: a slot owns its handle. A step pins the slots it takes its operands from, so that the
 // steps which callbacks run meanwhile (nested ones) neither replace nor close nor write what an
@@ -36,6 +36,12 @@ typedef enum fuzz_kind {
     FUZZ_OPTIMIZER,
     FUZZ_DATASET,
     FUZZ_MAP,
+    FUZZ_SCHEDULE,
+    FUZZ_EMA,
+    FUZZ_SCALER,
+    FUZZ_STATE,
+    FUZZ_STREAM,
+    FUZZ_EVENT,
     FUZZ_KINDS,
 } fuzz_kind;
 
@@ -73,6 +79,13 @@ typedef struct fuzz_actor {
     unsigned manager_block_count;
     nd_grad_block grad_blocks[FUZZ_BLOCKS];
     unsigned grad_block_count;
+    nd_autocast_block autocast_blocks[FUZZ_BLOCKS];
+    unsigned autocast_block_count;
+    nd_stream_block stream_blocks[FUZZ_BLOCKS];
+    unsigned stream_block_count;
+    nd_stream
+        *current_streams[3]; ///< owned: of the CPU and the fake devices, chosen outside of blocks
+    uint64_t hooks[FUZZ_SLOTS]; ///< what some were registered as, not yet removed
     nd_snapshot *snapshot;
     nd_watch *watch;
     nd_balance *balance;
@@ -94,7 +107,9 @@ enum {
 /// The tables of calls, one per subject; each ends with an entry without a name.
 extern const fuzz_call fuzz_object_calls[], fuzz_manager_calls[], fuzz_tensor_calls[],
     fuzz_operation_calls[], fuzz_autograd_calls[], fuzz_nn_calls[], fuzz_report_calls[],
-    fuzz_device_calls[], fuzz_map_calls[], fuzz_indexing_calls[], fuzz_linalg_calls[];
+    fuzz_device_calls[], fuzz_map_calls[], fuzz_indexing_calls[], fuzz_linalg_calls[],
+    fuzz_elementwise_calls[], fuzz_network_calls[], fuzz_fft_calls[], fuzz_layer_calls[],
+    fuzz_training_calls[], fuzz_stream_calls[], fuzz_memory_calls[];
 
 // ----------------------------------------------------------------------------------------- running
 
@@ -106,6 +121,9 @@ void fuzz_write_step(FILE *stream, const fuzz_step *step);
 
 /// Several threads are at work on this program.
 extern bool fuzz_threaded;
+/// ND_FUZZ_TRACE is in the environment: every step is written before it runs, and why it was
+/// refused.
+extern bool fuzz_traced;
 /// The actor of this thread; NULL on a device's thread.
 extern _Thread_local fuzz_actor *fuzz_me;
 
@@ -121,6 +139,8 @@ void fuzz_end_blocks(fuzz_actor *me, bool leave);
 void fuzz_drop(fuzz_actor *me);
 /// Releases what the threads have put on the board.
 void fuzz_clear_board(void);
+/// Removes the files that a program has written.
+void fuzz_remove_files(void);
 /// Before a program, and after it: then nothing may be left.
 void fuzz_begin_program(bool threaded);
 void fuzz_end_program(void);

@@ -248,9 +248,13 @@ void fuzz_held(void *object, int by) {
 
 fuzz_kind fuzz_kind_of(const void *object) {
     static const char *const names[FUZZ_KINDS] = {
-        [FUZZ_TENSOR] = "tensor",   [FUZZ_MANAGER] = "manager", [FUZZ_WEAK] = "weak",
-        [FUZZ_LIST] = "list",       [FUZZ_MODULE] = "module",   [FUZZ_OPTIMIZER] = "optimizer",
-        [FUZZ_DATASET] = "dataset", [FUZZ_MAP] = "map",
+        [FUZZ_TENSOR] = "tensor",      [FUZZ_MANAGER] = "manager",
+        [FUZZ_WEAK] = "weak",          [FUZZ_LIST] = "list",
+        [FUZZ_MODULE] = "module",      [FUZZ_OPTIMIZER] = "optimizer",
+        [FUZZ_DATASET] = "dataset",    [FUZZ_MAP] = "map",
+        [FUZZ_SCHEDULE] = "schedule",  [FUZZ_EMA] = "ema",
+        [FUZZ_SCALER] = "loss_scaler", [FUZZ_STATE] = "state",
+        [FUZZ_STREAM] = "stream",      [FUZZ_EVENT] = "event",
     };
     if (is_cell(object))
         return FUZZ_OBJECT;
@@ -339,6 +343,8 @@ void fuzz_expect(fuzz_actor *me, bool success) {
         fuzz_die("a call succeeded and left an error: %s", nd_error_get_message());
     if (!success && status == ND_OK)
         fuzz_die("a call failed and set no error");
+    if (!success && fuzz_traced)
+        fprintf(stderr, "    refused: %s\n", nd_error_get_message());
     if (!success && !nd_error_get_message()[0])
         fuzz_die("an error has no sentence");
 }
