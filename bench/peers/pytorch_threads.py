@@ -6,8 +6,8 @@ else they take the pixels as they are, as ours do without libpng. What they draw
 """
 
 import io
+import os
 import threading
-import warnings
 
 import torch
 from torch import nn
@@ -23,6 +23,7 @@ class Serve:
     THREADS, REQUESTS, MOST_DIGITS, TOO_MANY, EXPLAINED, OVERRUNNING = 8, 1000, 8, 1000, 32, 1024
 
     def __init__(self, test, given):
+        torch.set_num_threads(1)  # threads inside of such small calls are in the way of the eight
         images, labels = test
         self.pixels, self.labels = (images.flatten(1) * 255).round().to(torch.uint8), labels
         self.model = nn.Sequential(nn.Linear(784, 128), nn.Tanh(), nn.Linear(128, 10)).requires_grad_(False)
@@ -129,13 +130,14 @@ class Pipeline:
     PRODUCERS, FILES, BATCH = 3, 4000, 32
 
     def __init__(self, steps, train, test, given):
+        torch.set_num_threads(1)  # workers have the cores
+        workers = min(self.PRODUCERS, os.cpu_count() or 1)  # more are slower
         self.given, self.steps, self.test = given, 0, test
         files = [encode((image[0] * 255).round().to(torch.uint8).cpu()) for image in train[0][: self.FILES]]
         # As ours has batches ready ahead: two for each worker.
         samples = Distorted(files, train[1][: self.FILES].cpu(), steps * self.BATCH)
-        with torch.device("cpu"), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # as many workers as ours has threads, on however few cores
-            self.batches = iter(torch.utils.data.DataLoader(samples, self.BATCH, num_workers=self.PRODUCERS, prefetch_factor=2))
+        with torch.device("cpu"):
+            self.batches = iter(torch.utils.data.DataLoader(samples, self.BATCH, num_workers=workers, prefetch_factor=2))
         self.model = nn.Sequential(nn.Flatten(), nn.Linear(784, 128), nn.ReLU(), nn.Linear(128, 10))
         given.fill(self.model, "model")
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=2e-3, fused=given.fused)
