@@ -9,7 +9,9 @@
 // oneDNN turns round a second operand whose columns lie dense, as those of a linear layer's weight
 // do, before it multiplies. Where the columns are a multiple of 2 KiB apart they share few places of
 // the nearest cache, and for few rows that takes as long as the product itself: then the transposed
-// product is computed instead, b^T a^T, for which a and the result are turned round here. Of a second
+// product is computed instead, b^T a^T, for which a and the result are turned round here. So it is
+// where columns are pages apart, of up to a hundred columns, and where the rows fill two or three
+// vectors. Of a second
 // operand whose rows are as far apart it reads up to 384 in turns, unless there are so many rows of
 // the first one that it makes a copy, and loses what it has read where they share places: then one
 // half of them is multiplied after the other. Its code for AVX2 reads more of them so, and columns of
@@ -38,18 +40,26 @@
 
 /// Of columns that lie dense a panel has no more where there are few rows.
 #define MOST_TURNED_COLUMNS 768
-/// Of a transposed product: how many rows there are, and the least elements of the second operand,
-/// whose columns are crowded (onednn.h).
+/// Of a transposed product: how many rows there are, and columns of a second operand whose columns are
+/// crowded (onednn.h).
 #define LEAST_TURNED_ROWS 16
 #define MOST_TURNED_ROWS 128
+#define LEAST_CROWDED_COLUMNS 32
+#define MOST_CROWDED_ROWS 256
+/// Where they are not: columns that are pages apart; so few that oneDNN does not make a copy of them
+/// first, and how many rows that is worth; or as many rows as fill vectors, and elements of the second
+/// operand.
+#define PAGE_BYTES 4096
+#define LEAST_FEW_COLUMNS 48
+#define MOST_FEW_COLUMNS 104
+#define MOST_ROWS_OF_FEW 48
+#define LANES 16
 #define LEAST_TURNED_ELEMENTS ((int64_t)1 << 18)
 /// Rows of a second operand that oneDNN reads in turns, how many of them are too many where they are
 /// crowded, and of how many rows of the first one it makes a copy.
 #define ROWS_IN_TURN 384
 #define MANY_CROWDED_ROWS 256
 #define COPIED_ROWS 1024
-/// Rows and columns that are turned round together.
-#define TILE 16
 
 typedef struct matmul_work {
     const nd_kernel_call *call;
@@ -244,30 +254,51 @@ static nd_status outer_products(const nd_kernel_call *of) {
 
 // ------------------------------------------------------------------------------- transposed products
 
+/// Whether oneDNN's code is of vectors of 512 bits, whose loops were chosen with them.
+static bool has_wide_vectors(void) {
+#if defined(__x86_64__)
+    const nd__cpu_loops *loops = nd__cpu_loops_now();
+    return loops == &nd__cpu_loops_x86_64_v4 || loops == &nd__cpu_loops_x86_64_v4_halves;
+#else
+    return false;
+#endif
+}
+
+/// Of columns of b that are not crowded, with vectors of 512 bits.
+static bool is_worth_turning_uncrowded(const nd__product *p) {
+    if (p->b.column_stride * (int64_t)sizeof(float) > PAGE_BYTES && p->n >= LEAST_FEW_COLUMNS)
+        return true;
+    if (p->n >= LEAST_FEW_COLUMNS && p->n <= MOST_FEW_COLUMNS)
+        return p->m <= MOST_ROWS_OF_FEW;
+    const int64_t vectors = (p->m + LANES - 1) / LANES;
+    return p->n > MOST_FEW_COLUMNS && p->n * p->k >= LEAST_TURNED_ELEMENTS &&
+           (vectors == 2 || vectors == 3) && vectors * LANES - p->m < LANES / 4;
+}
+
 /// Whether turning b round costs more than turning a and the result round.
 static bool is_worth_turning(const nd__product *p, nd_dtype dtype) {
-    return dtype == ND_F32 && p->m >= LEAST_TURNED_ROWS && p->m <= MOST_TURNED_ROWS &&
-           p->n * p->k >= LEAST_TURNED_ELEMENTS && 2 * p->m * (p->n + p->k) <= p->n * p->k &&
-           p->b.row_stride == 1 && p->b.column_stride >= p->k &&
-           p->b.column_stride * (int64_t)sizeof(float) % ND__CROWDED_BYTES == 0 &&
-           p->a.column_stride == 1 && p->out.column_stride == 1;
+    if (dtype != ND_F32 || p->m < LEAST_TURNED_ROWS || p->b.row_stride != 1 ||
+        p->b.column_stride < p->k || p->a.column_stride != 1 || p->out.column_stride != 1)
+        return false;
+    if (p->b.column_stride * (int64_t)sizeof(float) % ND__CROWDED_BYTES == 0)
+        return p->n >= LEAST_CROWDED_COLUMNS &&
+               p->m <= (p->n <= MOST_FEW_COLUMNS ? MOST_CROWDED_ROWS : MOST_TURNED_ROWS);
+    return has_wide_vectors() && p->m <= MOST_TURNED_ROWS && is_worth_turning_uncrowded(p);
 }
 
 /// The result, of which `turned` has the columns as rows; added to what is there, where that is asked.
 static void put_turned(const nd__product *p, const float *turned) {
-    for (int64_t top = 0; top < p->m; top += TILE) {
-        const int64_t bottom = p->m - top < TILE ? p->m : top + TILE;
-        for (int64_t left = 0; left < p->n; left += TILE) {
-            const int64_t right = p->n - left < TILE ? p->n : left + TILE;
-            for (int64_t row = top; row < bottom; row++) {
-                float *out = (float *)p->out.data + row * p->out.row_stride;
-                const float *from = turned + row;
-                for (int64_t column = left; column < right; column++)
-                    out[column] =
-                        p->accumulate ? out[column] + from[column * p->m] : from[column * p->m];
-            }
-        }
-    }
+    nd_kernel_call put = {
+        .op = p->accumulate ? ND_OP_add : ND_OP_clone,
+        .noperands = p->accumulate ? 3 : 2,
+        .ndim = 2,
+        .shape = {p->m, p->n},
+        .operand = {{.data = p->out.data, .dtype = ND_F32, .strides = {p->out.row_stride, 1}},
+                    {.data = p->out.data, .dtype = ND_F32, .strides = {p->out.row_stride, 1}},
+                    {0}}};
+    put.operand[put.noperands - 1] =
+        (nd_operand){.data = (char *)(uintptr_t)turned, .dtype = ND_F32, .strides = {1, p->m}};
+    nd__cpu_launch(&put);
 }
 
 /// Panels of columns, which are rows of the transposed product.
