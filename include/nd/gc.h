@@ -44,7 +44,7 @@ ND_API nd_gc_mode nd_gc_get_mode(void);
 /// @param manager the manager
 /// @param mode ND_GC_INHERIT, as at first: the parent's
 /// @return ND_OK, or the error
-/// @errors ND_ERROR_INVALID_ARGUMENT (no such mode)
+/// @errors ND_ERROR_INVALID_ARGUMENT (no such mode, or the root's to inherit)
 /// @threads any, at any time
 ND_API nd_status nd_manager_set_gc_mode(nd_manager *manager, nd_gc_mode mode);
 
