@@ -23,7 +23,7 @@ extern "C" {
 
 /// Writes a tree of managers: name, counts and bytes of each, and with type, name, count, bytes and
 /// creation site its five oldest objects that have edges, and the five oldest others. What is not
-/// printable in names becomes \xNN.
+/// printable in names becomes its number in hexadecimal.
 ///
 /// @param manager the top; NULL: the root
 /// @param stream written to in one piece
