@@ -483,7 +483,7 @@ typedef nd_tensor *(*nd_checkpoint_function)(const nd_object *context, size_t co
                                              const nd_tensor *const *inputs);
 /// y = function(context, inputs), of which only the inputs are kept for the backward pass, not what
 /// is computed in between; the backward pass computes it again. Gradients are the same to the bit,
-/// those of higher order but for the order of their sums. Every tensor that shall have a gradient is
+/// but for the order of their sums those of higher order, and of what is used several times. Every tensor that shall have a gradient is
 /// an input. `context` (an object, may be NULL) is held by the graph. Error in the backward pass: an
 /// input was changed in place since.
 ND_API nd_tensor *nd_checkpoint(nd_checkpoint_function function, const void *context, size_t count,

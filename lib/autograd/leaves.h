@@ -19,6 +19,10 @@ struct nd_leaf_watch {
     void *data;
 };
 
+/// Whether gradients of leaves on this thread are parts of what a pass around this one adds up: that one
+/// runs their hooks.
+extern _Thread_local bool nd__leaves_are_parts;
+
 /// Counts how often each leaf below `output` is an input there.
 nd_status nd__leaves_count(nd_pass *pass, const nd_tensor *output);
 /// A node was visited: hands over what is complete now.

@@ -5,6 +5,7 @@
 // an error), the same random keys, the same autocast dtype. The gradients are those of the second
 // run's graph, which lives for the length of one rule.
 #include "lib/nn/checkpoint.h"
+#include "lib/autograd/leaves.h"
 #include "lib/base/alloc.h"
 #include "lib/base/error.h"
 #include "lib/manager/place.h"
@@ -67,7 +68,23 @@ static nd_tensor *call_checkpointed(nd_checkpoint_function function, const void 
                                     size_t aliased, size_t count, const nd_tensor *const *inputs);
 static nd_status check_versions(const nd_checkpoint_call *call);
 static nd_tensor *run_again(const nd_checkpoint_call *call, nd_tensor *const *aliases);
-static nd_tensor *alias_of(const nd_tensor *x, bool recorded);
+static nd_tensor *alias_of(const nd_checkpoint_call *call, const nd_tensor *x, bool recorded);
+
+/// The call whose second run is differentiated on this thread: gradients end at its inputs then, even
+/// where one comes from another.
+static _Thread_local const nd_checkpoint_call *differentiated;
+
+static nd_status input_forward(const nd_object *context, size_t ninputs,
+                               const nd_tensor *const *inputs, size_t noutputs,
+                               nd_tensor **ret_outputs);
+static nd_status input_backward(const nd_object *context, size_t noutputs,
+                                const nd_tensor *const *grad_outputs, size_t ninputs,
+                                nd_tensor **ret_grad_inputs);
+static const nd_function input_function = {.size = sizeof(nd_function),
+                                           .version = 1,
+                                           .name = "checkpoint_input",
+                                           .forward = input_forward,
+                                           .backward = input_backward};
 
 nd_tensor *nd_checkpoint(nd_checkpoint_function function, const void *context, size_t count,
                          const nd_tensor *const *inputs) {
@@ -183,6 +200,8 @@ static nd_status backward(const nd_object *context, size_t noutputs,
             nd__error(ND_ERROR_OUT_OF_MEMORY, "checkpoint: no memory for %zu gradients", ninputs);
     if (status != ND_OK)
         return status;
+    const bool are_parts = nd__leaves_are_parts; // of a checkpoint around this one
+    nd__leaves_are_parts = false;
     nd_tensor **aliases = room, **grads = room + 2 * (ninputs + 1);
     const nd_tensor **targets = (const nd_tensor **)(room + ninputs + 1);
     const bool create_graph = nd_is_grad_enabled();
@@ -190,7 +209,7 @@ static nd_status backward(const nd_object *context, size_t noutputs,
     nd_grad_block block = nd__grad_block_begin(true);
     for (size_t i = 0; status == ND_OK && i < ninputs; i++) {
         const nd_tensor *x = call->inputs[i].tensor;
-        aliases[i] = i < call->aliased ? alias_of(x, create_graph) : nd_retain(x);
+        aliases[i] = i < call->aliased ? alias_of(call, x, create_graph) : nd_retain(x);
         if (!aliases[i])
             status = nd_error_get_status();
         else if (nd_requires_grad(x))
@@ -207,8 +226,13 @@ static nd_status backward(const nd_object *context, size_t noutputs,
         options.create_graph = create_graph;
         options.allow_unused = true;
         options.grad = grad_outputs[0];
+        const nd_checkpoint_call *outer = differentiated;
+        differentiated = call;
+        nd__leaves_are_parts = true;
         status = nd_grad(output, count, targets, &options, grads);
+        differentiated = outer;
     }
+    nd__leaves_are_parts = are_parts;
     for (size_t i = 0, k = 0; status == ND_OK && i < ninputs; i++)
         if (nd_requires_grad(call->inputs[i].tensor))
             ret_grad_inputs[i] = grads[k++];
@@ -246,10 +270,31 @@ static nd_tensor *run_again(const nd_checkpoint_call *call, nd_tensor *const *al
     return output;
 }
 
+/// An alias, which has the input's history for every pass but that over the call's own second run.
+static nd_status input_forward(const nd_object *context, size_t ninputs,
+                               const nd_tensor *const *inputs, size_t noutputs,
+                               nd_tensor **ret_outputs) {
+    (void)context, (void)ninputs, (void)noutputs;
+    *ret_outputs = nd_detach(inputs[0]);
+    return *ret_outputs ? ND_OK : nd_error_get_status();
+}
+
+static nd_status input_backward(const nd_object *context, size_t noutputs,
+                                const nd_tensor *const *grad_outputs, size_t ninputs,
+                                nd_tensor **ret_grad_inputs) {
+    (void)noutputs, (void)ninputs;
+    if (context != (const nd_object *)differentiated)
+        *ret_grad_inputs = nd_retain(grad_outputs[0]);
+    return ND_OK;
+}
+
 /// x without its history for a plain pass, and with it when the pass itself is recorded.
-static nd_tensor *alias_of(const nd_tensor *x, bool recorded) {
-    if (recorded)
-        return nd_reshape(x, x->ndim, x->shape);
+static nd_tensor *alias_of(const nd_checkpoint_call *call, const nd_tensor *x, bool recorded) {
+    if (recorded && nd_requires_grad(x)) {
+        nd_tensor *alias = NULL;
+        nd_function_apply(&input_function, call, 1, &x, 1, &alias);
+        return alias;
+    }
     nd_tensor *alias = nd_detach(x);
     if (alias && nd_requires_grad(x) && nd_set_requires_grad(alias, true) != ND_OK) {
         nd_release(alias);

@@ -121,6 +121,40 @@ static void test_checkpoints_inside_a_checkpoint(void **state) {
     assert_same_bits(nd_get_grad(x), nd_get_grad(z));
 }
 
+static nd_tensor *double_gradient(const nd_tensor *gradient, const nd_object *context) {
+    (void)context;
+    return nd_mul_scalar(gradient, 2);
+}
+
+/// w (w x) of one weight: x of the second call comes from it, too.
+static double gradient_of_two_uses(bool checkpointed, bool create_graph, bool hooked) {
+    nd_auto nd_module *module = nd_linear_module(nd_key_new(1), 1, 1, false);
+    assert_ok(nd_module_cast(module, ND_F64));
+    nd_auto nd_tensor *weight = nd_retain(nd_module_get_parameter(module, "weight"));
+    nd_no_grad assert_ok(nd_fill_(weight, 3));
+    if (hooked)
+        assert_true(nd_register_hook(weight, double_gradient, NULL) == ND_OK);
+    nd_auto nd_tensor *x = nd_ones(ND_SHAPE(1, 1), ND_F64);
+    nd_tensor *(*run)(const nd_module *, const nd_tensor *) =
+        checkpointed ? nd_checkpoint_module : nd_module_forward;
+    nd_auto nd_tensor *first = run(module, x);
+    nd_auto nd_tensor *second = run(module, first);
+    nd_auto nd_tensor *sum = nd_sum(second, 0, NULL, false);
+    nd_backward_options options = ND_BACKWARD_OPTIONS_INIT;
+    options.create_graph = create_graph;
+    assert_ok(nd_backward(sum, &options));
+    double gradient = nd_get_item(nd_get_grad(weight));
+    nd_zero_grad(weight); // cuts the cycle of create_graph
+    return gradient;
+}
+
+/// Its gradient is 2 w = 6, and a hook is called once with all of it.
+static void test_a_module_that_is_used_twice(void **state) {
+    (void)state;
+    for (int i = 0; i < 8; i++)
+        assert_true(gradient_of_two_uses(i & 1, i & 2, i & 4) == (i & 4 ? 12 : 6));
+}
+
 static void test_less_is_kept(void **state) {
     (void)state;
     nd_auto nd_module *net = new_net();
@@ -191,6 +225,7 @@ int main(void) {
         ND_TEST(test_gradients_buffers_and_keys_are_those_of_one_run),
         ND_TEST(test_gradients_of_first_and_second_order),
         ND_TEST(test_checkpoints_inside_a_checkpoint),
+        ND_TEST(test_a_module_that_is_used_twice),
         ND_TEST(test_less_is_kept),
         ND_TEST(test_what_is_refused),
         ND_TEST(test_a_function_that_gives_another_shape_is_refused),
