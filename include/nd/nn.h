@@ -538,7 +538,9 @@ ND_API nd_tensor *nd_loss_scaler_scale(const nd_loss_scaler *scaler,
 /// would vanish here; parameters of f32 and nd_autocast compute as much in f16.
 ND_API nd_status nd_loss_scaler_unscale(nd_loss_scaler *scaler, nd_optimizer *optimizer);
 /// nd_optimizer_step() with divided gradients, unless one of them is not finite: then the step is
-/// left out, and the scale falls, to 2^-126 at least. Writes whether it was made to `ret_stepped` (may be NULL).
+/// left out, and the scale falls, to 2^-126 at least. Writes whether it was made to `ret_stepped` (may
+/// be NULL). Where the optimizer's step fails the gradients stay divided, and the next call makes the
+/// step with them; nd_optimizer_zero_grad() gives it up.
 ND_API nd_status nd_loss_scaler_step(nd_loss_scaler *scaler, nd_optimizer *optimizer,
                                      bool *ret_stepped);
 /// What losses are multiplied with now; 0 for NULL.

@@ -8,7 +8,7 @@ struct nd_loss_scaler {
     nd_loss_scaler_options options;
     double scale;   ///< now
     int64_t steps;  ///< since the scale changed, or a step was left out
-    bool unscaled;  ///< the gradients of this step are divided already
+    uint64_t round; ///< of an optimizer's gradients, which are divided; 0: none are
     bool is_finite; ///< and what was seen then
 };
 

@@ -430,7 +430,7 @@ static nd_status exchange_loss_scaler(nd_state_stream *stream, nd_loss_scaler *s
     if (status == ND_OK && stream->phase == ND__STATE_COMMIT) {
         scaler->scale = scale;
         scaler->steps = steps;
-        scaler->unscaled = false;
+        scaler->round = 0;
     }
     return status;
 }

@@ -234,6 +234,41 @@ static void test_a_scaled_loss_gives_the_same_steps(void **state) {
     assert_memory_equal(nd_get_data(x), nd_get_data(y), 32 * sizeof(float));
 }
 
+/// A step that is given up, behind nd_loss_scaler_unscale() or because the optimizer found no room, does
+/// not leave the next one's gradients as they are.
+static void test_a_step_that_is_given_up(void **state) {
+    (void)state;
+    nd_auto nd_module *net = nd_linear_module(nd_key_new(1), 64, 64, false);
+    nd_auto nd_tensor *weight = nd_retain(nd_module_get_parameter(net, "weight"));
+    nd_auto nd_loss_scaler *scaler = nd_loss_scaler_new(NULL);
+    nd_auto nd_tensor *large = nd_full(ND_SHAPE(64, 64), 65536, ND_F32);
+    nd_auto nd_manager *manager = nd_manager_new(NULL, "tight");
+    for (int fails = 0; fails < 2; fails++) {
+        nd_optimizer *optimizer = NULL;
+        nd_with_manager(manager) {
+            optimizer = fails ? nd_adam(net, NULL) : nd_sgd(net, NULL);
+            assert_ok(nd_set_grad(weight, large));
+            if (fails) {
+                assert_ok(nd_manager_set_quota(manager, ND_CPU, 1));
+                assert_int_equal(nd_loss_scaler_step(scaler, optimizer, NULL), ND_ERROR_QUOTA);
+                nd_error_clear();
+                assert_ok(nd_manager_set_quota(manager, ND_CPU, 0));
+            } else {
+                assert_ok(nd_loss_scaler_unscale(scaler, optimizer));
+            }
+        }
+        assert_ok(nd_optimizer_zero_grad(optimizer));
+        nd_auto nd_tensor *again = nd_clone(large);
+        assert_ok(nd_set_grad(weight, again));
+        bool stepped = false;
+        assert_ok(nd_loss_scaler_step(scaler, optimizer, &stepped));
+        assert_true(stepped && ((const float *)nd_get_data(nd_get_grad(weight)))[0] == 1);
+        nd_release(optimizer);
+        nd_zero_grad(weight);
+    }
+    assert_ok(nd_manager_close(manager, NULL));
+}
+
 /// Divided by a scale below 1 they may not be finite, though they were before; and the scale does not
 /// fall for ever.
 static void test_a_step_is_left_out_where_divided_gradients_are_not_finite(void **state) {
@@ -526,6 +561,7 @@ int main(void) {
         ND_TEST(test_gradients_accumulate),
         ND_TEST(test_moving_averages),
         ND_TEST(test_a_scaled_loss_gives_the_same_steps),
+        ND_TEST(test_a_step_that_is_given_up),
         ND_TEST(test_a_step_is_left_out_where_divided_gradients_are_not_finite),
         ND_TEST(test_parameters_of_f16_are_not_unscaled),
         ND_TEST(test_autocast_computes_products_in_a_half),
