@@ -187,7 +187,24 @@ __attribute__((destructor)) static void destroy_primitives(void) {
     bf16.engine = NULL;
 }
 
+/// Whether an element of a is infinite. oneDNN multiplies pairs of bf16, and the last of an odd number of
+/// a row's elements also by a zero: an infinity there would become NaN.
+static bool has_infinity(const nd__product *p, const layouts *l) {
+    const int64_t lines = l->a == 'T' ? p->k : p->m, length = l->a == 'T' ? p->m : p->k;
+    for (int64_t line = 0; line < lines; line++) {
+        const uint16_t *elements = (const uint16_t *)p->a.data + line * l->a_leading;
+        uint16_t any = 0;
+        for (int64_t i = 0; i < length; i++)
+            any |= (elements[i] & 0x7FFF) == 0x7F80;
+        if (any)
+            return true;
+    }
+    return false;
+}
+
 static dnnl_status_t multiply_bf16(const nd__product *p, const layouts *l) {
+    if (has_infinity(p, l))
+        return dnnl_unimplemented;
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, make_primitives);
     dnnl_primitive_t primitive = bf16.multiply[l->a == 'T'][l->b == 'T'][p->accumulate];

@@ -309,6 +309,26 @@ static void test_infinities_and_nan(void **state) {
     }
 }
 
+/// Where an odd number of elements is added up in pairs the last one's other half multiplies nothing.
+static void test_an_infinity_is_the_last_of_an_odd_number(void **state) {
+    (void)state;
+    static const int64_t depths[] = {41, 394, 999};
+    for (size_t i = 0; i < COUNT_OF(depths); i++)
+        for (int turned = 0; turned < 2; turned++) {
+            const int64_t k = depths[i];
+            nd_auto nd_tensor *a = nd_ones(ND_SHAPE(80, k), ND_BF16);
+            nd_auto nd_tensor *last = nd_slice(a, k - 1, k, 1, 1);
+            assert_ok(nd_fill_(last, INFINITY));
+            nd_auto nd_tensor *b = turned ? nd_ones(ND_SHAPE(74, k), ND_BF16) : NULL;
+            nd_auto nd_tensor *w =
+                turned ? nd_transpose(b, 0, 1) : nd_ones(ND_SHAPE(k, 74), ND_BF16);
+            nd_auto nd_tensor *y = nd_matmul(a, w);
+            nd_auto nd_tensor *wide = nd_cast(y, ND_F32);
+            nd_auto nd_tensor *least = nd_min(wide, 0, NULL, false);
+            assert_true(nd_get_item(least) == INFINITY); // NaN is not
+        }
+}
+
 /// A token of each sequence, cut from queries, keys and values that were computed together; and one
 /// of all of them, seen by every sequence.
 static void test_linear_of_rows_below_an_axis_of_size_one(void **state) {
@@ -527,6 +547,7 @@ int main(void) {
         ND_TEST(test_products_of_every_dtype),
         ND_TEST(test_batches_of_small_products),
         ND_TEST(test_infinities_and_nan),
+        ND_TEST(test_an_infinity_is_the_last_of_an_odd_number),
         ND_TEST(test_products_that_do_not_fit_are_refused),
         ND_TEST(test_signals_arrive_on_the_stack_of_the_thread),
     };
