@@ -324,8 +324,9 @@ static void test_an_infinity_is_the_last_of_an_odd_number(void **state) {
                 turned ? nd_transpose(b, 0, 1) : nd_ones(ND_SHAPE(k, 74), ND_BF16);
             nd_auto nd_tensor *y = nd_matmul(a, w);
             nd_auto nd_tensor *wide = nd_cast(y, ND_F32);
-            nd_auto nd_tensor *least = nd_min(wide, 0, NULL, false);
-            assert_true(nd_get_item(least) == INFINITY); // NaN is not
+            const float *results = nd_get_data(wide);
+            for (int64_t at = 0; at < nd_get_numel(wide); at++)
+                assert_true(results[at] == INFINITY); // NaN is not
         }
 }
 
