@@ -11,10 +11,11 @@
 // the nearest cache, and for few rows that takes as long as the product itself: then the transposed
 // product is computed instead, b^T a^T, for which a and the result are turned round here. So it is
 // where columns are pages apart, of up to a hundred columns, and where the rows fill two or three
-// vectors. Of a second
-// operand whose rows are as far apart it reads up to 384 in turns, unless there are so many rows of
-// the first one that it makes a copy, and loses what it has read where they share places: then one
-// half of them is multiplied after the other. Its code for AVX2 reads more of them so, and columns of
+// vectors.
+//
+// Of a second operand whose rows are as far apart it reads up to 384 in turns, unless there are so
+// many rows of the first one that it makes a copy, and loses what it has read where they share
+// places: then one half of them is multiplied after the other. Its code for AVX2 reads more of them so, and columns of
 // the first one: then the portable product, which copies always, is faster.
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/families.h"

@@ -51,7 +51,7 @@ nd_status nd_loss_scaler_unscale(nd_loss_scaler *scaler, nd_optimizer *optimizer
     nd_status status = nd__loss_scaler_check(operation, scaler);
     if (status == ND_OK)
         status = nd__optimizer_check(operation, optimizer);
-    if (status == ND_OK && scaler->round == optimizer->round)
+    if (status == ND_OK && optimizer->is_divided)
         status = nd__error(ND_ERROR_STATE, "%s: the gradients of this step are unscaled already",
                            operation);
     for (size_t i = 0; status == ND_OK && i < optimizer->count; i++)
@@ -78,8 +78,8 @@ nd_status nd_loss_scaler_unscale(nd_loss_scaler *scaler, nd_optimizer *optimizer
         status = nd__gradients_norm(operation, parameters, optimizer->count, &norm);
     nd__alloc_free(parameters);
     if (status == ND_OK) {
-        scaler->round = optimizer->round;
-        scaler->is_finite = isfinite(norm);
+        optimizer->is_divided = true;
+        optimizer->is_finite = isfinite(norm);
     }
     return status;
 }
@@ -88,14 +88,14 @@ nd_status nd_loss_scaler_step(nd_loss_scaler *scaler, nd_optimizer *optimizer, b
     nd_status status = nd__loss_scaler_check("loss_scaler_step", scaler);
     if (status == ND_OK)
         status = nd__optimizer_check("loss_scaler_step", optimizer);
-    if (status == ND_OK && scaler->round != optimizer->round)
+    if (status == ND_OK && !optimizer->is_divided)
         status = nd_loss_scaler_unscale(scaler, optimizer);
-    if (status == ND_OK && scaler->is_finite)
+    if (status == ND_OK && optimizer->is_finite)
         status = nd_optimizer_step(optimizer);
     if (status != ND_OK)
         return status;
-    const bool stepped = scaler->is_finite;
-    scaler->round = 0;
+    const bool stepped = optimizer->is_finite;
+    optimizer->is_divided = false;
     scaler->steps = stepped ? scaler->steps + 1 : 0;
     if (!stepped) {
         scaler->scale = fmax(scaler->scale * scaler->options.backoff, ND__LEAST_SCALE);

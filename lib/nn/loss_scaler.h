@@ -6,10 +6,8 @@
 struct nd_loss_scaler {
     nd_object header;
     nd_loss_scaler_options options;
-    double scale;   ///< now
-    int64_t steps;  ///< since the scale changed, or a step was left out
-    uint64_t round; ///< of an optimizer's gradients, which are divided; 0: none are
-    bool is_finite; ///< and what was seen then
+    double scale;  ///< now
+    int64_t steps; ///< since the scale changed, or a step was left out
 };
 
 /// The least scale there is, that of normal f32: one over it is finite.

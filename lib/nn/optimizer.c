@@ -22,7 +22,6 @@
 #include <nd/ops.h>
 
 #include <math.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -94,15 +93,10 @@ nd_status nd__optimizer_step(nd_optimizer *optimizer, nd_step_agreement agree, v
     return status;
 }
 
-static uint64_t next_round(void) {
-    static _Atomic uint64_t rounds;
-    return 1 + atomic_fetch_add_explicit(&rounds, 1, memory_order_relaxed);
-}
-
 nd_status nd_optimizer_zero_grad(nd_optimizer *optimizer) {
     nd_status status = nd__optimizer_check("optimizer_zero_grad", optimizer);
     if (status == ND_OK)
-        optimizer->round = next_round();
+        optimizer->is_divided = false;
     for (size_t i = 0; status == ND_OK && i < optimizer->count; i++)
         status = nd_zero_grad(optimizer->states[i].parameter);
     return status;
@@ -242,7 +236,6 @@ nd_optimizer *nd__optimizer_new(nd_optimizer_kind kind, const nd_module *module,
             &optimizer_type, sizeof(*optimizer) + count * sizeof(*optimizer->states));
     if (optimizer) {
         optimizer->kind = kind;
-        optimizer->round = next_round();
         optimizer->count = count;
         for (size_t i = 0; i < count; i++)
             optimizer->states[i].parameter = nd_retain(parameters[i]);

@@ -46,9 +46,9 @@ struct nd_optimizer {
     nd_optimizer_kind kind;
     nd_optimizer_group *groups;
     size_t group_count;
-    char **names; ///< full names of the parameters in the module that it was made for
-    uint64_t
-        round; ///< of gradients: another one, in the process, after each nd_optimizer_zero_grad()
+    char **names;    ///< full names of the parameters in the module that it was made for
+    bool is_divided; ///< a loss scaler has divided the gradients, for the step that comes
+    bool is_finite;  ///< and what it saw then
     size_t count;
     nd_parameter_state states[]; ///< each parameter once
 };

@@ -191,6 +191,8 @@ static nd_status exchange_steps(nd_state_stream *stream, nd_optimizer *optimizer
         else if (stream->phase == ND__STATE_COMMIT)
             optimizer->states[i].steps = (uint64_t)numbers[i];
     }
+    if (status == ND_OK && stream->phase == ND__STATE_COMMIT)
+        optimizer->is_divided = false;
     return status;
 }
 
@@ -430,7 +432,6 @@ static nd_status exchange_loss_scaler(nd_state_stream *stream, nd_loss_scaler *s
     if (status == ND_OK && stream->phase == ND__STATE_COMMIT) {
         scaler->scale = scale;
         scaler->steps = steps;
-        scaler->round = 0;
     }
     return status;
 }

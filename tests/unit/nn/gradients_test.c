@@ -269,6 +269,30 @@ static void test_a_step_that_is_given_up(void **state) {
     assert_ok(nd_manager_close(manager, NULL));
 }
 
+/// Each optimizer's gradients are divided once, whatever is done with another's meanwhile.
+static void test_two_optimizers_of_one_scaler(void **state) {
+    (void)state;
+    nd_auto nd_loss_scaler *scaler = nd_loss_scaler_new(NULL);
+    nd_auto nd_tensor *large = nd_full(ND_SHAPE(2, 2), 65536, ND_F32);
+    nd_module *nets[2];
+    nd_optimizer *optimizers[2];
+    for (int i = 0; i < 2; i++) {
+        nets[i] = nd_linear_module(nd_key_new(1), 2, 2, false);
+        optimizers[i] = nd_sgd(nets[i], NULL);
+        nd_auto nd_tensor *weight = nd_retain(nd_module_get_parameter(nets[i], "weight"));
+        nd_auto nd_tensor *gradient = nd_clone(large);
+        assert_ok(nd_set_grad(weight, gradient));
+        assert_ok(nd_loss_scaler_unscale(scaler, optimizers[i]));
+    }
+    for (int i = 0; i < 2; i++) {
+        assert_ok(nd_loss_scaler_step(scaler, optimizers[i], NULL));
+        const nd_tensor *gradient = nd_get_grad(nd_module_get_parameter(nets[i], "weight"));
+        assert_true(((const float *)nd_get_data(gradient))[0] == 1);
+        nd_release(optimizers[i]);
+        nd_release(nets[i]);
+    }
+}
+
 /// Divided by a scale below 1 they may not be finite, though they were before; and the scale does not
 /// fall for ever.
 static void test_a_step_is_left_out_where_divided_gradients_are_not_finite(void **state) {
@@ -562,6 +586,7 @@ int main(void) {
         ND_TEST(test_moving_averages),
         ND_TEST(test_a_scaled_loss_gives_the_same_steps),
         ND_TEST(test_a_step_that_is_given_up),
+        ND_TEST(test_two_optimizers_of_one_scaler),
         ND_TEST(test_a_step_is_left_out_where_divided_gradients_are_not_finite),
         ND_TEST(test_parameters_of_f16_are_not_unscaled),
         ND_TEST(test_autocast_computes_products_in_a_half),
