@@ -25,8 +25,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { MILLION = 1000000, RING_REPEATS = 7, BOUNDARY_REPEATS = 201 };
-enum { ESCAPE_REPEATS = 101, PAUSE_REPEATS = 3 };
+enum { MILLION = 1000000, RING_REPEATS = 7, BOUNDARY_REPEATS = 2001 };
+enum { ESCAPE_REPEATS = 1001, PAUSE_REPEATS = 3 };
 enum { NIM, CPYTHON, THOUSAND };
 
 /// An object of the benchmark: one edge.

@@ -10,9 +10,10 @@
 // have a pool or a prefetcher, and a rival's locked instructions are there in either case, so the
 // rival's figure stands beside both.
 //
-// The rival runs between two halves of our measurement, so that a machine that speeds up or slows
-// down does not decide. The halves with a second thread come last: once it was there, a library may
-// stay careful.
+// The works take turns, batch by batch, and the rival runs between two halves of our measurement, so
+// that a neighbour who takes a third of the core for a second spoils some batches of each figure, and
+// not all of one. The halves with a second thread come last: once it was there, a library may stay
+// careful.
 #include "bench/support/measure.h"
 #include "bench/support/metrics.h"
 #include "bench/support/peer.h"
@@ -22,7 +23,7 @@
 #include <math.h>
 #include <stdio.h>
 
-enum { ELEMENTS = 16, REPEATS = 201, WORKS = 5, METRICS = 2 * WORKS };
+enum { ELEMENTS = 16, REPEATS = 1001, WORKS = 5, METRICS = 2 * WORKS };
 enum { LIBTORCH, INFERENCE };
 
 typedef struct operands {
@@ -90,12 +91,15 @@ static bool measure_half(bench_metric *metrics) {
                                             forward_backward};
     operands data;
     bool ready = operands_begin(&data);
-    for (size_t i = 0; ready && i < WORKS; i++)
-        nd_with_manager(data.manager) metrics[i].ours +=
-            bench_measure_ns(works[i], &data, REPEATS) / 2;
-    operands_end(&data);
+    bench_side sides[WORKS];
     for (size_t i = 0; i < WORKS; i++)
-        ready = ready && isfinite(metrics[i].ours);
+        sides[i] = (bench_side){.work = ready ? works[i] : NULL, .data = &data};
+    nd_with_manager(data.manager) bench_measure_sides(sides, WORKS, REPEATS);
+    operands_end(&data);
+    for (size_t i = 0; i < WORKS; i++) {
+        metrics[i].ours += sides[i].ns / 2;
+        ready = ready && isfinite(sides[i].ns);
+    }
     if (!ready)
         fprintf(stderr, "dispatch: %s\n", nd_error_get_message());
     return ready;

@@ -27,7 +27,7 @@ void bench_set_shortest_batch(double seconds);
 /// Whether something was measured with fewer batches than it should be, because it took too long.
 bool bench_measured_less(void);
 
-enum { BENCH_SIDES = 4 };
+enum { BENCH_SIDES = 5 };
 
 /// One of several works that are measured beside each other.
 typedef struct bench_side {
