@@ -34,6 +34,7 @@ typedef struct operands {
     float *result;    ///< of the rivals
     int64_t n;        ///< of products
     float sum;
+    bool is_b; ///< which operand was summed last
 } operands;
 
 static bool operands_begin(operands *data, int64_t rows, int64_t columns);
@@ -170,7 +171,22 @@ WORK(exponential, nd_exp(in->a))
 WORK(hyperbolic_tangent, nd_tanh(in->a))
 WORK(gelu, nd_gelu(in->a))
 WORK(softmax, nd_softmax(in->a, 1))
-WORK(sum, nd_sum(in->a, 0, NULL, false))
+
+/// Sums are of a and b in turn, so that no last-level cache holds what is read.
+static const nd_tensor *next_operand(operands *in) {
+    in->is_b = !in->is_b;
+    return in->is_b ? in->b : in->a;
+}
+
+static bool sum(void *data, uint64_t count) {
+    for (uint64_t i = 0; i < count; i++) {
+        nd_tensor *result = nd_sum(next_operand(data), 0, NULL, false);
+        if (!result)
+            return false;
+        nd_release(result);
+    }
+    return true;
+}
 
 static bool loop_add(void *data, uint64_t count) {
     const operands *in = data;
@@ -198,8 +214,8 @@ static bool loop_double(void *data, uint64_t count) {
 
 static bool loop_sum(void *data, uint64_t count) {
     operands *in = data;
-    const float *a = nd_get_data(in->a);
     for (uint64_t i = 0; i < count; i++) {
+        const float *a = nd_get_data(next_operand(in));
         float total = 0;
 #pragma omp parallel for simd reduction(+ : total)
         for (size_t k = 0; k < FLOATS; k++)
