@@ -106,7 +106,8 @@ ND_API nd_status nd_save_safetensors(const char *path, size_t count, const char 
 /// read by it: ND_ERROR_FORMAT for what the format refuses (ranges that overlap, leave holes or do
 /// not fit their shape, names given twice, malformed text), ND_ERROR_UNSUPPORTED for dtypes beyond
 /// ours and more than 8 dimensions. Floats of eight bits (F8_E4M3, F8_E5M2, F8_E4M3FNUZ,
-/// F8_E5M2FNUZ) are read as f16, F8_E8M0 as f32, exactly; C64 as pairs of f32 along a last axis of 2.
+/// F8_E5M2FNUZ) and of four (F4, the lower half of a byte first) are read as f16, F8_E8M0 as f32,
+/// exactly; C64 as pairs of f32 along a last axis of 2.
 ND_API nd_list *nd_load_safetensors(const char *path) ND_OWNED;
 /// nd_load_safetensors() with options; NULL for the defaults.
 ND_API nd_list *nd_load_safetensors_with(const char *path, const nd_load_options *options) ND_OWNED;

@@ -27,20 +27,20 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 #define HEADER_BYTES_MAX 100000000u
 
 // Names of the format by our dtype, and the ones it has beyond ours: those that are read as another
-// one, and the rest.
+// one, and the rest, of which the format does not say how bits are put into bytes.
 static const char *const dtype_names[ND_DTYPE_COUNT] = {
     [ND_BOOL] = "BOOL", [ND_U8] = "U8",   [ND_I32] = "I32",   [ND_I64] = "I64", [ND_F32] = "F32",
     [ND_F64] = "F64",   [ND_I8] = "I8",   [ND_I16] = "I16",   [ND_U16] = "U16", [ND_U32] = "U32",
     [ND_U64] = "U64",   [ND_F16] = "F16", [ND_BF16] = "BF16",
 };
-static const char *const float8_names[] = {
-    [ND__FLOAT8_E4M3] = "F8_E4M3",         [ND__FLOAT8_E5M2] = "F8_E5M2",
-    [ND__FLOAT8_E4M3FNUZ] = "F8_E4M3FNUZ", [ND__FLOAT8_E5M2FNUZ] = "F8_E5M2FNUZ",
-    [ND__FLOAT8_E8M0] = "F8_E8M0",
+static const char *const narrow_names[] = {
+    [ND__NARROW_E4M3] = "F8_E4M3",         [ND__NARROW_E5M2] = "F8_E5M2",
+    [ND__NARROW_E4M3FNUZ] = "F8_E4M3FNUZ", [ND__NARROW_E5M2FNUZ] = "F8_E5M2FNUZ",
+    [ND__NARROW_E8M0] = "F8_E8M0",         [ND__NARROW_E2M1] = "F4",
 };
-enum { FLOAT8_COUNT = sizeof float8_names / sizeof *float8_names };
+enum { NARROW_COUNT = sizeof narrow_names / sizeof *narrow_names };
 static const char complex_name[] = "C64";
-static const char *const foreign_dtype_names[] = {"F4", "F6_E2M3", "F6_E3M2"};
+static const char *const foreign_dtype_names[] = {"F6_E2M3", "F6_E3M2"};
 
 static nd_status read_header(nd_safetensors *table, size_t *ret_bytes);
 static nd_status parse_header(nd_safetensors *table, nd_json *json);
@@ -104,24 +104,25 @@ nd_status nd__safetensors_open(nd_safetensors *table, const char *operation, con
 }
 
 /// A tensor of a dtype that ndarc does not have: the bytes are read to the end of its memory.
-static nd_tensor *read_float8(nd_safetensors *table, const nd_safetensors_entry *entry) {
+static nd_tensor *read_narrow(nd_safetensors *table, const nd_safetensors_entry *entry) {
     nd_tensor *tensor =
         nd__elements_new(table->file.operation, entry->dtype, entry->ndim, entry->shape);
     if (!tensor || tensor->numel == 0)
         return tensor;
     size_t count = (size_t)tensor->numel, bytes = count * nd__dtype_bytes[entry->dtype];
+    size_t narrow = (size_t)(entry->end - entry->begin);
     table->file.position = table->data_start + (uint64_t)entry->begin;
-    if (nd__file_read(&table->file, (char *)tensor->data + (bytes - count), count) != ND_OK) {
+    if (nd__file_read(&table->file, (char *)tensor->data + (bytes - narrow), narrow) != ND_OK) {
         nd_release(tensor);
         return NULL;
     }
-    nd__float8_widen(entry->float8, tensor->data, count);
+    nd__narrow_float_widen(entry->narrow, tensor->data, count);
     return tensor;
 }
 
 nd_tensor *nd__safetensors_read(nd_safetensors *table, const nd_safetensors_entry *entry) {
     nd_tensor *tensor =
-        entry->float8 ? read_float8(table, entry)
+        entry->narrow ? read_narrow(table, entry)
                       : nd__elements_read(&table->file, table->data_start + (uint64_t)entry->begin,
                                           table->mapped, entry->dtype, entry->ndim, entry->shape);
     if (!tensor)
@@ -315,10 +316,10 @@ static nd_status set_dtype(const nd_safetensors *table, const char *name,
             entry->dtype = (nd_dtype)dtype;
             return ND_OK;
         }
-    for (int kind = ND__FLOAT8_NONE + 1; kind < FLOAT8_COUNT; kind++)
-        if (strcmp(name, float8_names[kind]) == 0) {
-            entry->float8 = (nd_float8)kind;
-            entry->dtype = nd__float8_dtype(entry->float8);
+    for (int kind = ND__NARROW_NONE + 1; kind < NARROW_COUNT; kind++)
+        if (strcmp(name, narrow_names[kind]) == 0) {
+            entry->narrow = (nd_narrow_float)kind;
+            entry->dtype = nd__narrow_float_dtype(entry->narrow);
             return ND_OK;
         }
     if (strcmp(name, complex_name) == 0) {
@@ -337,7 +338,7 @@ static nd_status set_dtype(const nd_safetensors *table, const char *name,
 
 /// Of the tensor, as the format names it.
 static const char *name_of_dtype(const nd_safetensors_entry *entry) {
-    return entry->float8       ? float8_names[entry->float8]
+    return entry->narrow       ? narrow_names[entry->narrow]
            : entry->is_complex ? complex_name
                                : nd_dtype_get_name(entry->dtype);
 }
@@ -345,8 +346,12 @@ static const char *name_of_dtype(const nd_safetensors_entry *entry) {
 /// Shape times element size must be the range, without overflow on the way.
 static nd_status check_size(const nd_safetensors *table, const nd_safetensors_entry *entry) {
     int64_t bytes = nd__elements_bytes(entry->dtype, entry->ndim, entry->shape);
-    if (entry->float8 && bytes > 0)
-        bytes /= nd__dtype_bytes[entry->dtype];
+    int64_t half_bytes = 0;
+    if (entry->narrow && bytes > 0) {
+        const int64_t count = bytes / nd__dtype_bytes[entry->dtype];
+        bytes = count / nd__narrow_float_per_byte(entry->narrow);
+        half_bytes = count % nd__narrow_float_per_byte(entry->narrow);
+    }
     char text[ND__SHAPE_TEXT];
     nd__shape_text(text, entry->ndim - entry->is_complex, entry->shape); // as the file has it
     uint64_t data = table->file.size - table->data_start;
@@ -355,6 +360,10 @@ static nd_status check_size(const nd_safetensors *table, const nd_safetensors_en
             ND_ERROR_FORMAT,
             "%s: '%s': tensor '%.100s' has the shape %s, more bytes than 64 bits count",
             table->file.operation, table->file.path, entry->name, text);
+    if (half_bytes)
+        return nd__error(
+            ND_ERROR_FORMAT, "%s: '%s': tensor '%.100s' of %s and shape %s ends within a byte",
+            table->file.operation, table->file.path, entry->name, name_of_dtype(entry), text);
     if (entry->begin > entry->end || (uint64_t)entry->end > data)
         return nd__error(ND_ERROR_FORMAT,
                          "%s: '%s': tensor '%.100s' lies at bytes %lld to %lld of %llu",

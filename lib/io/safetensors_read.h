@@ -9,17 +9,17 @@
 #ifndef ND_LIB_IO_SAFETENSORS_READ_H
 #define ND_LIB_IO_SAFETENSORS_READ_H
 #include "lib/io/file.h"
-#include "lib/io/float8.h"
+#include "lib/io/narrow_float.h"
 #include <nd/tensor.h>
 
 /// Name of the key that holds text for people instead of a tensor.
 #define ND__SAFETENSORS_METADATA "__metadata__"
 
 typedef struct nd_safetensors_entry {
-    const char *name; ///< lives in the header text
-    nd_dtype dtype;   ///< of the tensor
-    nd_float8 float8; ///< what the file has in its place, if that is none of ours
-    bool is_complex;  ///< C64: pairs of f32, along a last axis that the file does not name
+    const char *name;       ///< lives in the header text
+    nd_dtype dtype;         ///< of the tensor
+    nd_narrow_float narrow; ///< what the file has in its place, if that is none of ours
+    bool is_complex;        ///< C64: pairs of f32, along a last axis that the file does not name
     int ndim;
     int64_t shape[ND_MAX_DIMS];
     int64_t begin; ///< range in the data, whose first byte is 0

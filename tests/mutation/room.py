@@ -99,7 +99,7 @@ WHOLE_TESTS = (
     "tests/unit/autograd/rules_test.c",
     "tests/unit/io/json_test.c",
     "tests/unit/io/safetensors_test.c",
-    "tests/unit/io/float8_test.c",
+    "tests/unit/io/narrow_float_test.c",
     "tests/unit/io/idx_test.c",
     "tests/unit/io/dataset_test.c",
     "tests/unit/io/exhausted_test.c",

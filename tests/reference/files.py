@@ -121,6 +121,17 @@ class Files:
         assert (np.isnan(read) == np.isnan(expected)).all(), kind
         assert same(np.where(np.isnan(read), 0, read), np.where(np.isnan(expected), 0, expected)), kind
 
+    def float4_of_safetensors(self):
+        """Two in a byte, which NumPy has one by one; the package writes what PyTorch calls them."""
+        shape = [self.below(5) for _ in range(self.below(4))] + [2 * self.below(5)]
+        bits = np.array([self.below(16) for _ in range(int(np.prod(shape)))], np.uint8)
+        packed = bits[0::2] | bits[1::2] << 4
+        spec = safetensors.TensorSpec(dtype="float4_e2m1fn_x2", shape=shape[:-1] + [shape[-1] // 2], data_ptr=packed.ctypes.data, data_len=packed.nbytes)
+        with open(self.path, "wb") as file:
+            file.write(safetensors.serialize({"x": spec}))
+        (read,) = nd.load_safetensors_with(self.path, mapped=bool(self.below(2)))
+        assert same(read.numpy(), bits.view(ml_dtypes.float4_e2m1fn).astype(np.float16).reshape(shape)), shape
+
     def complex_of_safetensors(self):
         array = np.ascontiguousarray(self.array(["complex64"]))
         safetensors.numpy.save_file({"x": array}, self.path)
@@ -407,6 +418,7 @@ def main():
         kinds = ["npy_of_numpy", "npy_of_ndarc", "refused_of_numpy", "npz_of_numpy", "npz_of_ndarc", "csv_of_numpy", "csv_of_ndarc"]
         kinds += ["shards_of_safetensors", "complex_of_safetensors"] if safetensors else []
         kinds += ["float8_of_safetensors"] if safetensors and ml_dtypes else []
+        kinds += ["float4_of_safetensors"] if ml_dtypes and hasattr(safetensors, "TensorSpec") else []
         kinds += ["gguf_of_gguf"] if gguf else []
         kinds += ["png_of_pillow", "png_of_ndarc", "jpeg_of_pillow", "jpeg_of_ndarc"] if Image else []
         for i in range(count):

@@ -1,5 +1,5 @@
-// Floats of eight bits of safetensors files: every byte of each kind beside what other libraries
-// make of it, and what is still refused.
+// Floats of eight bits and of four of safetensors files: every byte of each kind beside what other
+// libraries make of it, and what is still refused.
 #include "lib/io/file.h"
 #include "tests/unit/io/files.h"
 #include "tests/unit/io/float8_values.h"
@@ -19,7 +19,7 @@ static const struct {
 
 /// A file of the header and these bytes.
 static const char *write_file(const char *header, const uint8_t *bytes, size_t size) {
-    const char *path = nd_test_path("float8.safetensors");
+    const char *path = nd_test_path("narrow_float.safetensors");
     const uint64_t length = strlen(header);
     char *content = malloc(8 + length + size);
     assert_non_null(content);
@@ -88,6 +88,29 @@ static void test_every_byte_is_a_power_of_two_in_f32(void **state) {
     assert_true(isnan(read[BYTES - 1]));
 }
 
+/// Two in a byte, beside the values that the Microscaling specification lists.
+static void test_every_byte_is_two_values_of_four_bits(void **state) {
+    (void)state;
+    static const float values[16] = {0,    0.5f,  1,  1.5f,  2,  3,  4,  6,
+                                     -0.f, -0.5f, -1, -1.5f, -2, -3, -4, -6};
+    uint8_t bytes[BYTES * 40]; // more than is converted at a time
+    for (int i = 0; i < BYTES * 40; i++)
+        bytes[i] = (uint8_t)(i % BYTES);
+    const char *path =
+        write_file("{\"x\":{\"dtype\":\"F4\",\"shape\":[20,1024],\"data_offsets\":[0,10240]}}",
+                   bytes, sizeof bytes);
+    nd_auto nd_tensor *halves = load(path, true);
+    assert_int_equal(nd_get_dtype(halves), ND_F16);
+    assert_int_equal(nd_get_size(halves, 1), 1024);
+    nd_auto nd_tensor *x = nd_cast(halves, ND_F32);
+    const float *read = nd_get_data(x);
+    for (int i = 0; i < BYTES * 40; i++) {
+        const float *pair = read + 2 * (size_t)i;
+        assert_true(pair[0] == values[bytes[i] & 15] && pair[1] == values[bytes[i] >> 4]);
+        assert_true(!signbit(pair[0]) == !(bytes[i] & 8) && !signbit(pair[1]) == !(bytes[i] & 128));
+    }
+}
+
 /// No elements, one, and a file that lies between others.
 static void test_shapes_and_places(void **state) {
     (void)state;
@@ -154,7 +177,11 @@ static void refuse(const char *dtype, int bytes, nd_status status, const char *f
 
 static void test_F25_what_is_refused(void **state) {
     (void)state;
-    refuse("F4", 1, ND_ERROR_UNSUPPORTED, "F4, which ndarc does not have");
+    refuse("F4", 2, ND_ERROR_FORMAT, "F4 and shape [2] needs 1 bytes, its range has 2");
+    assert_null(nd_load_safetensors(
+        write_file("{\"x\":{\"dtype\":\"F4\",\"shape\":[3],\"data_offsets\":[0,1]}}",
+                   (const uint8_t[]){0x12}, 1)));
+    assert_failed(ND_ERROR_FORMAT, "F4 and shape [3] ends within a byte");
     refuse("F6_E2M3", 2, ND_ERROR_UNSUPPORTED, "F6_E2M3, which ndarc does not have");
     refuse("F6_E3M2", 2, ND_ERROR_UNSUPPORTED, "F6_E3M2, which ndarc does not have");
     refuse("F8_E3M4", 2, ND_ERROR_FORMAT, "unknown dtype 'F8_E3M4'");
@@ -166,6 +193,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_every_byte_is_its_value_in_f16),
         ND_TEST(test_every_byte_is_a_power_of_two_in_f32),
+        ND_TEST(test_every_byte_is_two_values_of_four_bits),
         ND_TEST(test_shapes_and_places),
         ND_TEST(test_read_in_pieces),
         ND_TEST(test_parameters_take_them_as_f16),
