@@ -56,11 +56,17 @@
 #define MOST_ROWS_OF_FEW 48
 #define LANES 16
 #define LEAST_TURNED_ELEMENTS ((int64_t)1 << 18)
+/// With up to so many rows and few columns the rows of the second operand are copied together instead.
+#define MOST_ROWS_OF_COPIED 1024
 /// Rows of a second operand that oneDNN reads in turns, how many of them are too many where they are
 /// crowded, and of how many rows of the first one it makes a copy.
 #define ROWS_IN_TURN 384
 #define MANY_CROWDED_ROWS 256
 #define COPIED_ROWS 1024
+
+/// Elements of a copied operand up to which each panel has a copy of its own, made by the thread that
+/// computes it: what another core has just written comes out of that core's cache line by line.
+#define MOST_COPIED_ELEMENTS ((int64_t)1 << 17)
 
 typedef struct matmul_work {
     const nd_kernel_call *call;
@@ -72,7 +78,12 @@ typedef struct matmul_work {
     int64_t rows, columns; ///< of a panel
     int64_t panels;        ///< of a product
     int64_t panels_across;
-    float *turned;            ///< a^T, and behind it the transposed result; NULL: as it is
+    float *turned;            ///< the transposed result, and behind it a^T, once or for each panel
+    int64_t turned_copies;    ///< how many of a^T there are
+    float *copies;            ///< of b, with its rows dense: one, or one for each panel; NULL: none
+    int64_t most_copies;      ///< as many as there is memory for
+    bool has_own_copies;      ///< one for each panel, which makes it
+    nd__matrix columns_of_b;  ///< what they are copies of
     _Atomic nd_status status; ///< of the functions that results go through
 } matmul_work;
 
@@ -205,6 +216,23 @@ static void multiply_halves(const matmul_work *work, const nd__product *p,
     multiply(work, &half, session);
 }
 
+/// Copies b, whose columns are dense, so that its rows are: the copy of the panel `at`.
+static void copy_rows(matmul_work *work, int64_t at) {
+    const int64_t n = work->call->attrs.i[1], k = work->call->attrs.i[2];
+    const nd_kernel_call copy = {
+        .op = ND_OP_clone,
+        .noperands = 2,
+        .ndim = 2,
+        .shape = {k, n},
+        .operand = {{.data = work->copies + at * n * k, .dtype = ND_F32, .strides = {n, 1}},
+                    {.data = work->columns_of_b.data,
+                     .dtype = ND_F32,
+                     .strides = {1, work->columns_of_b.column_stride}}}};
+    nd_status status = nd__cpu_launch(&copy);
+    if (status != ND_OK)
+        atomic_store(&work->status, status);
+}
+
 static void products(void *context, int64_t begin, int64_t end) {
     matmul_work *work = (matmul_work *)context;
     nd__onednn_session session = {.open = false};
@@ -212,6 +240,10 @@ static void products(void *context, int64_t begin, int64_t end) {
         nd__product product = product_of(work, at / work->panels);
         if (work->panels > 1)
             cut_panel(work, &product, at % work->panels);
+        if (work->copies && work->has_own_copies) {
+            copy_rows(work, at);
+            product.b.data = (float *)product.b.data + at * work->call->attrs.i[1] * product.k;
+        }
         begin_panel(work, &product, at % work->panels_across * work->columns);
         if (has_crowded_rows(work, &product))
             multiply_halves(work, &product, &session);
@@ -265,11 +297,18 @@ static bool has_wide_vectors(void) {
 #endif
 }
 
+/// How many columns of b a panel of a transposed product has.
+static int64_t columns_of_turned(const nd__product *p) {
+    const int64_t parts = nd__parts_of(p->m * p->n * p->k / 2);
+    const int64_t columns = ((p->n + parts - 1) / parts + MULTIPLE - 1) / MULTIPLE * MULTIPLE;
+    return columns < p->n ? columns : p->n;
+}
+
 /// Of columns of b that are not crowded, with vectors of 512 bits.
 static bool is_worth_turning_uncrowded(const nd__product *p) {
     if (p->b.column_stride * (int64_t)sizeof(float) > PAGE_BYTES && p->n >= LEAST_FEW_COLUMNS)
         return true;
-    if (p->n >= LEAST_FEW_COLUMNS && p->n <= MOST_FEW_COLUMNS)
+    if (p->n >= LEAST_FEW_COLUMNS && columns_of_turned(p) <= MOST_FEW_COLUMNS)
         return p->m <= MOST_ROWS_OF_FEW;
     const int64_t vectors = (p->m + LANES - 1) / LANES;
     return p->n > MOST_FEW_COLUMNS && p->n * p->k >= LEAST_TURNED_ELEMENTS &&
@@ -302,6 +341,23 @@ static void put_turned(const nd__product *p, const float *turned) {
     nd__cpu_launch(&put);
 }
 
+/// a^T, as the panel `at` has it.
+static float *turned_operand(const matmul_work *work, const nd__product *whole, int64_t at) {
+    const int64_t copy = work->turned_copies > 1 ? at : 0;
+    return work->turned + whole->m * (whole->n + copy * whole->k);
+}
+
+static nd_status turn(const nd__product *p, float *turned) {
+    const nd_kernel_call copy = {
+        .op = ND_OP_clone,
+        .noperands = 2,
+        .ndim = 2,
+        .shape = {p->k, p->m},
+        .operand = {{.data = turned, .dtype = ND_F32, .strides = {p->m, 1}},
+                    {.data = p->a.data, .dtype = ND_F32, .strides = {1, p->a.row_stride}}}};
+    return nd__cpu_launch(&copy);
+}
+
 /// Panels of columns, which are rows of the transposed product.
 static void turned_products(void *context, int64_t begin, int64_t end) {
     matmul_work *work = (matmul_work *)context;
@@ -310,13 +366,16 @@ static void turned_products(void *context, int64_t begin, int64_t end) {
     for (int64_t at = begin; at < end; at++) {
         nd__product product = whole;
         cut_panel(work, &product, at);
+        float *operand = turned_operand(work, &whole, at);
+        float *result = work->turned + at * work->columns * whole.m;
+        if (work->turned_copies > 1 && turn(&whole, operand) != ND_OK)
+            atomic_store(&work->status, ND_ERROR_DEVICE);
         begin_panel(work, &product, at * work->columns);
-        float *result = work->turned + whole.k * whole.m + at * work->columns * whole.m;
         const nd__product turned = {.m = product.n,
                                     .n = whole.m,
                                     .k = whole.k,
                                     .a = {product.b.data, product.b.column_stride, 1},
-                                    .b = {(char *)work->turned, whole.m, 1},
+                                    .b = {(char *)operand, whole.m, 1},
                                     .out = {(char *)result, whole.m, 1}};
         if (nd__onednn_product(&turned, ND_F32, &session))
             put_turned(&product, result);
@@ -327,35 +386,60 @@ static void turned_products(void *context, int64_t begin, int64_t end) {
     nd__onednn_end(&session);
 }
 
-/// a^T. False when there is no memory for it.
-static bool turn(matmul_work *work, const nd__product *p) {
-    work->turned = malloc((size_t)(p->m * (p->k + p->n)) * sizeof(float));
-    if (!work->turned)
-        return false;
-    const nd_kernel_call copy = {
-        .op = ND_OP_clone,
-        .noperands = 2,
-        .ndim = 2,
-        .shape = {p->k, p->m},
-        .operand = {{.data = work->turned, .dtype = ND_F32, .strides = {p->m, 1}},
-                    {.data = p->a.data, .dtype = ND_F32, .strides = {1, p->a.row_stride}}}};
-    if (nd__cpu_launch(&copy) == ND_OK)
-        return true;
-    free(work->turned);
-    return false;
-}
-
 /// False when it is not worth it, or there is no memory: nothing is done then.
 static bool run_turned(matmul_work *work, const nd__product *p) {
-    if (!is_worth_turning(p, work->call->operand[0].dtype) || !turn(work, p))
+    if (!is_worth_turning(p, work->call->operand[0].dtype))
         return false;
-    const int64_t parts = nd__parts_of(p->m * p->n * p->k);
     work->rows = p->m;
-    work->columns = ((p->n + parts - 1) / parts + MULTIPLE - 1) / MULTIPLE * MULTIPLE;
+    work->columns = columns_of_turned(p);
     work->panels = work->panels_across = (p->n + work->columns - 1) / work->columns;
-    nd__cpu_parallel(work->panels, p->m * p->n * p->k / work->panels / 16, 1, turned_products,
-                     work);
+    work->turned_copies =
+        work->panels <= nd__cpu_threads() && p->m * p->k <= MOST_COPIED_ELEMENTS ? work->panels : 1;
+    work->turned =
+        malloc((size_t)(p->m * (p->n + p->k * work->turned_copies)) * sizeof *work->turned);
+    if (!work->turned)
+        return false;
+    bool turned = work->turned_copies > 1 || turn(p, turned_operand(work, p, 0)) == ND_OK;
+    if (turned)
+        nd__cpu_parallel(work->panels, p->m * p->n * p->k / work->panels / 16, 1, turned_products,
+                         work);
     free(work->turned);
+    return turned;
+}
+
+// ------------------------------------------------------------------------- copies of second operands
+
+/// Whether a copy of b that has its rows dense, and the product by that, take less than the product by
+/// dense columns.
+static bool is_worth_copying(const nd__product *p, nd_dtype dtype) {
+    if (dtype != ND_F32 || p->b.row_stride != 1 || p->b.column_stride < p->k ||
+        p->a.column_stride != 1 || p->n * p->k > MOST_COPIED_ELEMENTS)
+        return false;
+    if (p->m < LEAST_TURNED_ROWS || p->m > MOST_ROWS_OF_COPIED || p->n == 1)
+        return false;
+    const bool is_crowded = p->b.column_stride * (int64_t)sizeof(float) % ND__CROWDED_BYTES == 0;
+    if (!is_crowded && !has_wide_vectors())
+        return false;
+    if (is_crowded && p->n >= LEAST_CROWDED_COLUMNS &&
+        p->m <= (p->n < LEAST_FEW_COLUMNS ? MOST_ROWS_OF_FEW : MOST_TURNED_ROWS))
+        return false; // the transposed product takes less
+    return p->n < LEAST_FEW_COLUMNS || (p->n <= MOST_FEW_COLUMNS && p->m > MOST_ROWS_OF_FEW);
+}
+
+/// Has the work be that by such copies, with a call of its own. False when there is no memory for
+/// them: nothing is changed then.
+static bool begin_copies(matmul_work *work, const nd__product *p, nd_kernel_call *by_copy) {
+    const int64_t parts = nd__parts_of(p->m * p->n * p->k), threads = nd__cpu_threads();
+    work->most_copies = parts < threads ? parts : threads;
+    work->copies = malloc((size_t)(p->n * p->k * work->most_copies) * sizeof *work->copies);
+    if (!work->copies)
+        return false;
+    work->columns_of_b = p->b;
+    *by_copy = *work->call;
+    by_copy->operand[2].data = work->copies;
+    by_copy->attrs.i[5] = p->n;
+    by_copy->attrs.i[6] = 1;
+    work->call = by_copy;
     return true;
 }
 
@@ -370,11 +454,11 @@ static void choose_panels(matmul_work *work, const nd__product *p) {
     int64_t rows = p->m, columns = p->n;
     const bool turns = p->b.column_stride != 1;
     const int64_t least_columns = turns ? LEAST_TURNED_COLUMNS : LEAST_COLUMNS;
-    for (int64_t parts = nd__parts_of(p->m * p->n * p->k); parts > 1; parts /= 2) {
+    for (int64_t parts = nd__parts_of(p->m * p->n * p->k / (1 + turns)); parts > 1; parts /= 2) {
         bool prefers_rows = !turns && (rows >= columns || (rows >= MANY_ROWS && rows >= p->k));
         bool by_rows = (prefers_rows || columns < 2 * least_columns) && rows >= 2 * LEAST_ROWS;
         int64_t *side = by_rows ? &rows : &columns;
-        if (*side < 2 * (by_rows ? LEAST_ROWS : LEAST_COLUMNS))
+        if (*side < 2 * LEAST_ROWS)
             break;
         *side = (*side / 2 + MULTIPLE - 1) / MULTIPLE * MULTIPLE;
     }
@@ -428,6 +512,10 @@ nd_status nd__cpu_matmul(const nd_kernel_call *call) {
         nd__cpu_parallel(batch, size / 4 + 4, 16, entries, &work);
         return ND_OK;
     }
+    nd_kernel_call by_copy;
+    if (work.library && batch == 1 && is_worth_copying(&first, dtype) &&
+        begin_copies(&work, &first, &by_copy))
+        first = product_of(&work, 0);
     work.library = work.library && !nd__product_is_matvec(&first) && !is_small(&first, dtype) &&
                    !(dtype == ND_F32 && nd__onednn_is_crowded(&first));
     if (work.library && batch == 1 && run_turned(&work, &first))
@@ -435,10 +523,14 @@ nd_status nd__cpu_matmul(const nd_kernel_call *call) {
     bool many = batch >= 4 && size < (int64_t)1 << 22;
     if (work.library && !many)
         choose_panels(&work, &first);
+    work.has_own_copies = work.panels <= work.most_copies;
+    if (work.copies && !work.has_own_copies)
+        copy_rows(&work, 0);
     if (work.library || many)
         nd__cpu_parallel(batch * work.panels, size / work.panels / 16 + PRODUCT_COST, 1, products,
                          &work);
     else
         products(&work, 0, batch);
+    free(work.copies);
     return atomic_load(&work.status);
 }

@@ -235,23 +235,37 @@ static void check_linear_on_threads(const nd_tensor *x, const nd_tensor *weight)
     nd_set_num_threads(threads);
 }
 
+/// A layer whose operands are cut out of others: rows, columns, depth, and how far the columns of the
+/// weight are apart.
+static void check_cut_linear(const int64_t shape[4]) {
+    const int64_t rows = shape[0], out = shape[1], in = shape[2], apart = shape[3];
+    nd_auto nd_tensor *wide_x = random_dense(ND_SHAPE(rows, in + 3), ND_F32, -1, 1);
+    nd_auto nd_tensor *wide_weight = random_dense(ND_SHAPE(out, apart), ND_F32, -1, 1);
+    nd_auto nd_tensor *x = nd_slice(wide_x, 1, in + 1, 1, 1);
+    nd_auto nd_tensor *weight = nd_slice(wide_weight, apart - in, apart, 1, 1);
+    check_linear_on_threads(x, weight);
+}
+
 /// Of few rows beside a large weight the transposed product is computed: whatever the numbers of rows,
-/// columns and threads leave over, of operands cut out of others.
+/// columns and threads leave over.
 static void test_linear_of_few_rows(void **state) {
     (void)state;
-    // Rows, columns, depth, and how far the columns are apart.
-    static const int64_t shapes[][4] = {{16, 512, 512, 512},    {17, 531, 507, 512},
-                                        {31, 1700, 150, 512},   {33, 140, 2040, 2048},
-                                        {128, 515, 1000, 1024}, {32, 1600, 170, 177}};
-    for (size_t s = 0; s < COUNT_OF(shapes); s++) {
-        const int64_t rows = shapes[s][0], out = shapes[s][1], in = shapes[s][2];
-        const int64_t apart = shapes[s][3];
-        nd_auto nd_tensor *wide_x = random_dense(ND_SHAPE(rows, in + 3), ND_F32, -1, 1);
-        nd_auto nd_tensor *wide_weight = random_dense(ND_SHAPE(out, apart), ND_F32, -1, 1);
-        nd_auto nd_tensor *x = nd_slice(wide_x, 1, in + 1, 1, 1);
-        nd_auto nd_tensor *weight = nd_slice(wide_weight, apart - in, apart, 1, 1);
-        check_linear_on_threads(x, weight);
-    }
+    static const int64_t shapes[][4] = {
+        {16, 512, 512, 512},    {17, 531, 507, 512},  {31, 1700, 150, 512}, {33, 140, 2040, 2048},
+        {128, 515, 1000, 1024}, {32, 1600, 170, 177}, {32, 128, 784, 784},  {48, 101, 600, 603}};
+    for (size_t s = 0; s < COUNT_OF(shapes); s++)
+        check_cut_linear(shapes[s]);
+}
+
+/// Of few columns the weight is copied with its rows dense, once or for each thread.
+static void test_linear_of_few_columns(void **state) {
+    (void)state;
+    static const int64_t shapes[][4] = {
+        {16, 10, 256, 256}, {100, 2, 300, 301},   {17, 40, 1000, 1024}, {64, 100, 784, 784},
+        {49, 48, 99, 99},   {130, 104, 900, 906}, {1024, 33, 250, 256}, {1000, 47, 2000, 2048},
+        {257, 50, 64, 512}, {600, 105, 70, 70},   {512, 31, 3000, 3072}};
+    for (size_t s = 0; s < COUNT_OF(shapes); s++)
+        check_cut_linear(shapes[s]);
 }
 
 /// Of a weight whose rows lie a multiple of 2 KiB apart, seen as [out, in], the halves are multiplied
@@ -543,6 +557,7 @@ int main(void) {
         ND_TEST(test_transposed_batches),
         ND_TEST(test_linear),
         ND_TEST(test_linear_of_few_rows),
+        ND_TEST(test_linear_of_few_columns),
         ND_TEST(test_linear_of_crowded_rows),
         ND_TEST(test_linear_of_rows_below_an_axis_of_size_one),
         ND_TEST(test_products_of_every_dtype),
