@@ -297,9 +297,10 @@ static bool has_wide_vectors(void) {
 #endif
 }
 
-/// How many columns of b a panel of a transposed product has.
+/// How many columns of b a panel of a transposed product has. Each panel turns a round for itself, so
+/// there are fewer.
 static int64_t columns_of_turned(const nd__product *p) {
-    const int64_t parts = nd__parts_of(p->m * p->n * p->k / 2);
+    const int64_t parts = nd__parts_of(p->m * p->n * p->k / 4);
     const int64_t columns = ((p->n + parts - 1) / parts + MULTIPLE - 1) / MULTIPLE * MULTIPLE;
     return columns < p->n ? columns : p->n;
 }
