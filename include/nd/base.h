@@ -21,6 +21,13 @@
 extern "C" {
 #endif
 
+/// A cast that C++ programs need not be told of (-Wold-style-cast): no part of the interface.
+#ifdef __cplusplus
+#define ND__CAST(type, x) static_cast<type>(x)
+#else
+#define ND__CAST(type, x) ((type)(x))
+#endif
+
 /// On every function that the library exports.
 #define ND_API __attribute__((visibility("default")))
 

@@ -97,7 +97,7 @@ ND_API void *nd_object_retain(const void *object) ND_OWNED;
 /// `nd_auto nd_tensor *t = nd_add(a, b);`. Initialise it, with NULL if with nothing else.
 #define nd_auto __attribute__((cleanup(nd__auto_release), unused))
 static inline void nd__auto_release(void *variable) {
-    void *object = *(void **)variable;
+    void *object = *ND__CAST(void **, variable);
     if (object)
         ND__RELEASE(object);
 }
@@ -235,8 +235,13 @@ struct nd_visitor {
 /// @errors none
 /// @threads that of the `traverse` it is called from
 static inline void nd_visit(nd_visitor *visitor, const void *target, const char *label) {
+#ifdef __cplusplus
+    nd_object *edge = const_cast<nd_object *>(static_cast<const nd_object *>(target));
+#else
+    nd_object *edge = (nd_object *)(uintptr_t)target;
+#endif
     if (target)
-        visitor->visit(visitor, (nd_object *)(uintptr_t)target, label);
+        visitor->visit(visitor, edge, label);
 }
 
 /// Flag of a type that is never part of a cycle: it has no edges, or only to objects of such types.
@@ -283,14 +288,14 @@ typedef struct nd_type {
 /// objects of nd_resource_new().
 #define ND_TYPE_EDGES(type, FIELDS)                                                     \
     static void type##_traverse(const nd_object *nd_object_, nd_visitor *nd_visitor_) { \
-        const type *self = (const type *)nd_object_get_data(nd_object_);                \
+        const type *self = ND__CAST(const type *, nd_object_get_data(nd_object_));      \
         (void)nd_visitor_;                                                              \
         if (self) {                                                                     \
             FIELDS(ND__VISIT_EDGE, ND__VISIT_EDGES)                                     \
         }                                                                               \
     }                                                                                   \
     static void type##_clear(nd_object *nd_object_) {                                   \
-        type *self = (type *)nd_object_get_data(nd_object_);                            \
+        type *self = ND__CAST(type *, nd_object_get_data(nd_object_));                  \
         if (self) {                                                                     \
             FIELDS(ND__CLEAR_EDGE, ND__CLEAR_EDGES)                                     \
         }                                                                               \

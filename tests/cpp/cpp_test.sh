@@ -5,7 +5,7 @@
 set -u
 root=$TEST_SRCDIR/$TEST_WORKSPACE
 here=$root/tests/cpp
-warnings=(-Wall -Wextra -Wshadow -Wconversion -Werror "-I$root/include")
+warnings=(-Wall -Wextra -Wshadow -Wconversion -Wold-style-cast -Werror "-I$root/include")
 failures=0
 
 fail() {

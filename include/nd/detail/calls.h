@@ -45,7 +45,7 @@ static inline void nd__site_leave(const nd_site *const *previous) {
 __attribute__((always_inline, warn_unused_result)) static inline void *nd__owned(void *object) {
     return object;
 }
-#define ND__OWNED_CALL(type, call) ((type)nd__owned(call))
+#define ND__OWNED_CALL(type, call) ND__CAST(type, nd__owned(call))
 #else
 #define ND__OWNED_CALL(type, call) (call)
 #endif
@@ -68,7 +68,7 @@ __attribute__((always_inline, warn_unused_result)) static inline void *nd__owned
 
 #ifdef ND_SCOPED
 #define ND__NEW_TENSOR(function, ...) \
-    ((const nd_tensor *)nd_object_tmp(ND__CALL(function, __VA_ARGS__)))
+    ND__CAST(const nd_tensor *, nd_object_tmp(ND__CALL(function, __VA_ARGS__)))
 #else
 #define ND__NEW_TENSOR(function, ...) ND__NEW_OBJECT(nd_tensor *, function, __VA_ARGS__)
 #endif

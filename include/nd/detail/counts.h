@@ -24,6 +24,8 @@
 #define ND__SINGLE_THREADED 0
 #endif
 #ifdef __cplusplus
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wold-style-cast" // inline functions that are C, too
 extern "C" {
 #endif
 
@@ -67,5 +69,6 @@ static inline void nd__release_inline(void *object) {
 
 #ifdef __cplusplus
 }
+#pragma GCC diagnostic pop
 #endif
 #endif
