@@ -1,5 +1,4 @@
 // semantic_search, with counts by hand: finds lines of files by what they mean.
-// Without a query, each line of standard input is one. tools/get_minilm fetches the model.
 #define _POSIX_C_SOURCE 200809L // getline, under -std=c17 too
 #include "minilm/minilm.h"
 #include <stdio.h>
@@ -9,15 +8,12 @@
 
 enum { ANSWERS = 5, LONGEST = 4096 };
 
-/// A line of a file.
-typedef struct line {
-    char text[LONGEST];
-    const char *file;
-    int number;
-} line;
-
 typedef struct lines {
-    line *all;
+    struct line {
+        char text[LONGEST];
+        const char *file;
+        int number;
+    } * all;
     size_t count;
 } lines;
 
@@ -26,14 +22,14 @@ static bool read_lines(lines *to, const char *path) {
     FILE *file = fopen(path, "r");
     if (!file)
         return perror(path), false;
-    line next = {.file = path};
+    struct line next = {.file = path};
     char *text = NULL; // of any length; a line is shown, and looked at, as far as it fits
     for (size_t room = 0; getline(&text, &room, file) >= 0;) {
         next.number++;
         snprintf(next.text, LONGEST, "%.*s", (int)strcspn(text, "\r\n"), text);
         if (!next.text[strspn(next.text, " \t")])
             continue;
-        line *all = realloc(to->all, (to->count + 1) * sizeof *all);
+        struct line *all = realloc(to->all, (to->count + 1) * sizeof *all);
         if (!all)
             break;
         to->all = all;
@@ -58,9 +54,8 @@ static nd_tensor *embed_lines(const nd_object *model, const lines *from) {
 /// Prints the lines that mean most nearly what the query means.
 static bool answer(const nd_object *model, const nd_tensor *index, const lines *from,
                    const char *query) {
-    nd_tensor *wanted = minilm_embed(model, 1, &query);
+    nd_tensor *best = NULL, *which = NULL, *wanted = minilm_embed(model, 1, &query);
     nd_tensor *cosines = nd_linear(wanted, index, NULL); // [1, lines]: all have length 1
-    nd_tensor *best = NULL, *which = NULL;
     int64_t count = from->count < ANSWERS ? (int64_t)from->count : ANSWERS;
     nd_status status = nd_topk(cosines, count, 1, true, &best, &which);
     nd_release(wanted);
@@ -70,7 +65,7 @@ static bool answer(const nd_object *model, const nd_tensor *index, const lines *
     const float *scores = nd_get_data(best);
     const int64_t *at = nd_get_data(which);
     for (int64_t i = 0; i < count; i++) {
-        const line *found = &from->all[at[i]];
+        const struct line *found = &from->all[at[i]];
         printf("%.2f %s:%d: %s\n", (double)scores[i], found->file, found->number, found->text);
     }
     nd_release(best);
@@ -95,8 +90,7 @@ int main(int argc, char **argv) {
     if (fine && !index)
         fprintf(stderr, "semantic_search: %s\n", minilm_get_problem());
     fine = index && (!query || answer(model, index, &all, query));
-    char asked[LONGEST];
-    while (fine && !query && fgets(asked, sizeof asked, stdin))
+    for (char asked[LONGEST]; fine && !query && fgets(asked, sizeof asked, stdin);)
         fine = answer(model, index, &all, asked);
     nd_release(index);
     nd_release(model);

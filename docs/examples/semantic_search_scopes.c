@@ -9,15 +9,12 @@
 
 enum { ANSWERS = 5, LONGEST = 4096 };
 
-/// A line of a file.
-typedef struct line {
-    char text[LONGEST];
-    const char *file;
-    int number;
-} line;
-
 typedef struct lines {
-    line *all;
+    struct line {
+        char text[LONGEST];
+        const char *file;
+        int number;
+    } * all;
     size_t count;
 } lines;
 
@@ -26,14 +23,14 @@ static bool read_lines(lines *to, const char *path) {
     FILE *file = fopen(path, "r");
     if (!file)
         return perror(path), false;
-    line next = {.file = path};
+    struct line next = {.file = path};
     char *text = NULL; // of any length; a line is shown, and looked at, as far as it fits
     for (size_t room = 0; getline(&text, &room, file) >= 0;) {
         next.number++;
         snprintf(next.text, LONGEST, "%.*s", (int)strcspn(text, "\r\n"), text);
         if (!next.text[strspn(next.text, " \t")])
             continue;
-        line *all = realloc(to->all, (to->count + 1) * sizeof *all);
+        struct line *all = realloc(to->all, (to->count + 1) * sizeof *all);
         if (!all)
             break;
         to->all = all;
@@ -68,7 +65,7 @@ static bool answer(const nd_object *model, const nd_tensor *index, const lines *
     const float *scores = nd_get_data(best);
     const int64_t *at = nd_get_data(which);
     for (int64_t i = 0; i < count; i++) {
-        const line *found = &from->all[at[i]];
+        const struct line *found = &from->all[at[i]];
         printf("%.2f %s:%d: %s\n", (double)scores[i], found->file, found->number, found->text);
     }
     return true;
