@@ -196,6 +196,12 @@ static nd_status exchange_steps(nd_state_stream *stream, nd_optimizer *optimizer
     return status;
 }
 
+/// What a step of the parameter as it is now uses: a master of a half that was cast since is of no use.
+static bool has_slot(const nd_parameter_state *state, int slot) {
+    return state->slot[slot] &&
+           (slot != ND__SLOT_MASTER || nd__dtype_is_half(state->parameter->dtype));
+}
+
 /// Which state tensors each parameter has, bit by slot. Files that do not say so have what they have.
 static nd_status exchange_made(nd_state_stream *stream, const nd_optimizer *optimizer,
                                int64_t *made) {
@@ -209,7 +215,7 @@ static nd_status exchange_made(nd_state_stream *stream, const nd_optimizer *opti
         for (int slot = 0; slot < ND__SLOTS; slot++) {
             const char *name = info->slots[slot];
             const bool has = saves
-                                 ? optimizer->states[i].slot[slot] != NULL
+                                 ? has_slot(&optimizer->states[i], slot)
                                  : name && nd__state_stream_has(stream, name, optimizer->names[i]);
             made[i] |= has ? INT64_C(1) << slot : 0;
         }
@@ -223,12 +229,13 @@ static nd_status exchange_made(nd_state_stream *stream, const nd_optimizer *opti
     return status;
 }
 
-/// The tensor that a slot has when all is loaded: in the check it stays out of the optimizer.
+/// The tensor that a slot has when all is loaded, or that the next step would have: in the check, and
+/// when the parameter was cast or moved since the last step, it stays out of the optimizer.
 static nd_status fill_slot(nd_state_stream *stream, nd_optimizer *optimizer,
                            nd_parameter_state *state, nd_slot slot, nd_tensor **ret_tensor) {
     nd_tensor *made = NULL;
     nd_status status = ND_OK;
-    if (stream->phase == ND__STATE_CHECK) {
+    if (stream->phase == ND__STATE_CHECK || stream->phase == ND__STATE_SAVE) {
         status = nd__optimizer_make_slot(stream->operation, optimizer, state, slot, &made);
         if (made)
             status = nd__state_stream_keep_spare(stream, &state->slot[slot], made);

@@ -458,94 +458,6 @@ static void test_every_allocation_of_saving_and_loading_fails_once(void **state)
     free_run(&saved);
 }
 
-/// An optimizer as the part "o", after some steps, of a model of `dtype` that becomes `then`.
-static nd_state *optimizer_state(nd_dtype dtype, int steps, nd_dtype then) {
-    nd_auto nd_module *model = nd_linear_module(nd_key_new(1), 20, 20, true);
-    assert_ok(nd_module_cast(model, dtype));
-    nd_auto nd_optimizer *adam = adam_of(model, 0.1, 0.9, 0.9, 1e-8, 0);
-    for (int i = 0; i < steps; i++) {
-        nd_auto nd_tensor *x = nd_ones(ND_SHAPE(1, 20), dtype);
-        nd_auto nd_tensor *y = nd_module_forward(model, x);
-        nd_auto nd_tensor *loss = nd_sum(y, 0, NULL, false);
-        assert_ok(nd_backward(loss, NULL));
-        assert_ok(nd_optimizer_step(adam));
-        assert_ok(nd_optimizer_zero_grad(adam));
-    }
-    assert_ok(nd_module_cast(model, then));
-    nd_state *it = nd_state_new();
-    assert_ok(nd_state_add_optimizer(it, "o", adam));
-    return it;
-}
-
-/// What a state saves, to be freed.
-static char *saved_bytes(const nd_state *it, size_t *ret_bytes) {
-    const char *path = nd_test_path("bytes.safetensors");
-    assert_ok(nd_save_state(it, path));
-    return nd_test_read(path, ret_bytes);
-}
-
-static void assert_saves(const nd_state *it, const char *expected, size_t expected_bytes) {
-    size_t bytes;
-    char *content = saved_bytes(it, &bytes);
-    assert_int_equal(bytes, expected_bytes);
-    assert_memory_equal(content, expected, bytes);
-    free(content);
-}
-
-static void test_a_load_that_a_quota_ends_changes_nothing(void **state) {
-    (void)state;
-    char path[512];
-    snprintf(path, sizeof path, "%s", nd_test_path("quota.safetensors"));
-    nd_auto nd_state *saved = optimizer_state(ND_F32, 1, ND_F32);
-    assert_ok(nd_save_state(saved, path));
-    nd_auto nd_manager *manager = nd_manager_new(NULL, "small");
-    nd_state *it = NULL;
-    nd_with_manager(manager) {
-        it = optimizer_state(ND_F32, 0, ND_F32);
-    }
-    size_t bytes;
-    char *before = saved_bytes(it, &bytes);
-    const uint64_t there = nd_manager_get_total_bytes(manager);
-    int refused = 0;
-    nd_status status = ND_ERROR_QUOTA;
-    for (uint64_t more = 1; status != ND_OK; more += 200) {
-        assert_ok(nd_manager_set_quota(manager, ND_CPU, there + more));
-        status = nd_load_state(it, path);
-        if (status == ND_OK)
-            break;
-        assert_failed(ND_ERROR_QUOTA, "load_state");
-        assert_int_equal(nd_manager_get_total_bytes(manager), there);
-        assert_saves(it, before, bytes);
-        refused++;
-    }
-    assert_true(refused > 3); // also behind the first state tensor
-    free(before);
-    nd_release(it);
-}
-
-/// State tensors of a model that was cast meanwhile become of its dtype by a load that succeeds.
-static void test_a_load_that_fails_leaves_the_dtypes_of_state_tensors(void **state) {
-    (void)state;
-    char path[512], path_more[512];
-    snprintf(path, sizeof path, "%s", nd_test_path("wide.safetensors"));
-    snprintf(path_more, sizeof path_more, "%s", nd_test_path("more.safetensors"));
-    nd_auto nd_state *wide = optimizer_state(ND_F64, 2, ND_F64);
-    assert_ok(nd_save_state(wide, path));
-    size_t wide_bytes, bytes;
-    char *wide_content = saved_bytes(wide, &wide_bytes);
-    assert_ok(nd_state_set_i64(wide, "more", 1));
-    assert_ok(nd_save_state(wide, path_more));
-    nd_auto nd_state *it = optimizer_state(ND_F32, 1, ND_F64);
-    char *before = saved_bytes(it, &bytes);
-    assert_int_equal(nd_load_state(it, path_more), ND_ERROR_INVALID_ARGUMENT);
-    assert_failed(ND_ERROR_INVALID_ARGUMENT, "has 'more', which no part");
-    assert_saves(it, before, bytes);
-    assert_ok(nd_load_state(it, path));
-    assert_saves(it, wide_content, wide_bytes);
-    free(before);
-    free(wide_content);
-}
-
 /// A rate that the program has set since the schedule's last step is what the run goes on with, in
 /// whichever order the parts were added.
 static void test_a_rate_set_beside_a_schedule_is_kept(void **state) {
@@ -679,8 +591,6 @@ int main(void) {
         ND_TEST(test_a_killed_run_goes_on_to_the_same_bits),
         ND_TEST(test_what_does_not_fit_changes_nothing),
         ND_TEST(test_every_allocation_of_saving_and_loading_fails_once),
-        ND_TEST(test_a_load_that_a_quota_ends_changes_nothing),
-        ND_TEST(test_a_load_that_fails_leaves_the_dtypes_of_state_tensors),
         ND_TEST(test_a_rate_set_beside_a_schedule_is_kept),
         ND_TEST(test_another_kind_of_optimizer_and_schedule_is_refused),
         ND_TEST(test_parts_that_are_refused),
