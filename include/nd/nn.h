@@ -540,7 +540,8 @@ ND_API nd_status nd_loss_scaler_unscale(nd_loss_scaler *scaler, nd_optimizer *op
 /// nd_optimizer_step() with divided gradients, unless one of them is not finite: then the step is
 /// left out, and the scale falls, to 2^-126 at least. Writes whether it was made to `ret_stepped` (may
 /// be NULL). Where the optimizer's step fails the gradients stay divided, and the next call makes the
-/// step with them; nd_optimizer_zero_grad() gives it up.
+/// step with them; nd_optimizer_zero_grad(), or whatever drops them, gives it up. A parameter whose
+/// gradient was dropped and came anew after nd_loss_scaler_unscale() is divided here.
 ND_API nd_status nd_loss_scaler_step(nd_loss_scaler *scaler, nd_optimizer *optimizer,
                                      bool *ret_stepped);
 /// What losses are multiplied with now; 0 for NULL.

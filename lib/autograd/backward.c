@@ -173,7 +173,7 @@ static nd_status store_leaf_gradients(nd_pass *pass) {
         if (status != ND_OK)
             break;
         // Whoever turned a leaf's requires_grad off since then wants no gradient there.
-        if (!leaf->own_requires_grad)
+        if (!nd__tensor_has_own(leaf, ND__GRAD_REQUIRED))
             continue;
         nd_tensor *settled = nd__gradient_settle(pass->operation, nd_steal(&entry->only), leaf);
         if (!settled) {

@@ -158,7 +158,7 @@ static nd_status own_outputs(const nd_function *function, const nd_tensor *const
 
 static bool needs_alias(const nd_tensor *output, const nd_tensor *const *inputs, size_t ninputs,
                         nd_tensor *const *outputs, size_t before) {
-    if (output->node || output->base || output->own_requires_grad)
+    if (output->node || output->base || nd__tensor_has_own(output, ND__GRAD_REQUIRED))
         return true;
     for (size_t i = 0; i < ninputs; i++)
         if (output == inputs[i])

@@ -78,6 +78,8 @@ nd_status nd_set_grad(nd_tensor *x, const nd_tensor *grad) {
     nd_tensor *retained = nd_retain(grad);
     nd__gradient_lock();
     nd_tensor *previous = nd__gradient_edge_exchange(&x->header, &x->grad, retained);
+    if (!retained && nd__tensor_has_own(x, ND__GRAD_DIVIDED))
+        nd__tensor_set_own(x, ND__GRAD_DIVIDED, false);
     nd__gradient_unlock();
     nd_release(previous);
     return ND_OK;

@@ -46,56 +46,92 @@ nd_tensor *nd_loss_scaler_scale(const nd_loss_scaler *scaler, const nd_tensor *l
     return nd_mul_scalar(loss, scaler->scale);
 }
 
+/// The parameters with gradients that were not divided, a list to be freed. NULL with an error.
+static nd_tensor **parameters_of(const char *operation, const nd_optimizer *optimizer,
+                                 size_t *ret_count) {
+    nd_tensor **parameters = nd__pressure_alloc((optimizer->count + 1) * sizeof *parameters);
+    if (!parameters) {
+        nd__error(ND_ERROR_OUT_OF_MEMORY, "%s: no memory for a list of %zu parameters", operation,
+                  optimizer->count);
+        return NULL;
+    }
+    size_t count = 0;
+    for (size_t i = 0; i < optimizer->count; i++) {
+        nd_tensor *parameter = optimizer->states[i].parameter;
+        if (parameter->grad && !nd__tensor_has_own(parameter, ND__GRAD_DIVIDED))
+            parameters[count++] = parameter;
+    }
+    *ret_count = count;
+    return parameters;
+}
+
+static void mark_divided(nd_optimizer *optimizer, bool divided) {
+    for (size_t i = 0; i < optimizer->count; i++) {
+        nd_tensor *parameter = optimizer->states[i].parameter;
+        nd__tensor_set_own(parameter, ND__GRAD_DIVIDED, divided && parameter->grad);
+    }
+}
+
+static bool has_divided(const nd_optimizer *optimizer) {
+    for (size_t i = 0; i < optimizer->count; i++)
+        if (nd__tensor_has_own(optimizer->states[i].parameter, ND__GRAD_DIVIDED))
+            return true;
+    return false;
+}
+
+/// Divides the gradients that were not divided yet, and notes whether all are finite.
+static nd_status divide(const char *operation, const nd_loss_scaler *scaler,
+                        nd_optimizer *optimizer) {
+    for (size_t i = 0; i < optimizer->count; i++)
+        if (optimizer->states[i].parameter->dtype == ND_F16)
+            return nd__error(ND_ERROR_DTYPE,
+                             "%s: the parameter '%.100s' is float16, in which gradients vanish "
+                             "when they are divided; keep parameters in float32 "
+                             "(nd_module_cast) and compute in float16 inside nd_autocast",
+                             operation, optimizer->names[i]);
+    size_t count;
+    nd_tensor **parameters = parameters_of(operation, optimizer, &count);
+    if (!parameters)
+        return nd_error_get_status();
+    const bool was_finite = !has_divided(optimizer) || optimizer->is_finite;
+    double norm = 0;
+    nd_status status = nd__gradients_norm(operation, parameters, count, &norm);
+    if (status == ND_OK && isfinite(norm))
+        status = nd__gradients_scale(operation, parameters, count, 1 / scaler->scale);
+    // Divided by less than 1 a gradient may leave the range.
+    if (status == ND_OK && isfinite(norm) && scaler->scale < 1)
+        status = nd__gradients_norm(operation, parameters, count, &norm);
+    nd__alloc_free(parameters);
+    if (status == ND_OK) {
+        mark_divided(optimizer, true);
+        optimizer->is_finite = was_finite && isfinite(norm);
+    }
+    return status;
+}
+
 nd_status nd_loss_scaler_unscale(nd_loss_scaler *scaler, nd_optimizer *optimizer) {
     static const char operation[] = "loss_scaler_unscale";
     nd_status status = nd__loss_scaler_check(operation, scaler);
     if (status == ND_OK)
         status = nd__optimizer_check(operation, optimizer);
-    if (status == ND_OK && optimizer->is_divided)
+    if (status == ND_OK && has_divided(optimizer))
         status = nd__error(ND_ERROR_STATE, "%s: the gradients of this step are unscaled already",
                            operation);
-    for (size_t i = 0; status == ND_OK && i < optimizer->count; i++)
-        if (optimizer->states[i].parameter->dtype == ND_F16)
-            status = nd__error(ND_ERROR_DTYPE,
-                               "%s: the parameter '%.100s' is float16, in which gradients vanish "
-                               "when they are divided; keep parameters in float32 "
-                               "(nd_module_cast) and compute in float16 inside nd_autocast",
-                               operation, optimizer->names[i]);
-    if (status != ND_OK)
-        return status;
-    nd_tensor **parameters = nd__pressure_alloc(optimizer->count * sizeof *parameters);
-    if (!parameters)
-        return nd__error(ND_ERROR_OUT_OF_MEMORY, "%s: no memory for a list of %zu parameters",
-                         operation, optimizer->count);
-    for (size_t i = 0; i < optimizer->count; i++)
-        parameters[i] = optimizer->states[i].parameter;
-    double norm = 0;
-    status = nd__gradients_norm(operation, parameters, optimizer->count, &norm);
-    if (status == ND_OK && isfinite(norm))
-        status = nd__gradients_scale(operation, parameters, optimizer->count, 1 / scaler->scale);
-    // Divided by less than 1 a gradient may leave the range.
-    if (status == ND_OK && isfinite(norm) && scaler->scale < 1)
-        status = nd__gradients_norm(operation, parameters, optimizer->count, &norm);
-    nd__alloc_free(parameters);
-    if (status == ND_OK) {
-        optimizer->is_divided = true;
-        optimizer->is_finite = isfinite(norm);
-    }
-    return status;
+    return status == ND_OK ? divide(operation, scaler, optimizer) : status;
 }
 
 nd_status nd_loss_scaler_step(nd_loss_scaler *scaler, nd_optimizer *optimizer, bool *ret_stepped) {
     nd_status status = nd__loss_scaler_check("loss_scaler_step", scaler);
     if (status == ND_OK)
         status = nd__optimizer_check("loss_scaler_step", optimizer);
-    if (status == ND_OK && !optimizer->is_divided)
-        status = nd_loss_scaler_unscale(scaler, optimizer);
+    if (status == ND_OK)
+        status = divide("loss_scaler_step", scaler, optimizer);
     if (status == ND_OK && optimizer->is_finite)
         status = nd_optimizer_step(optimizer);
     if (status != ND_OK)
         return status;
     const bool stepped = optimizer->is_finite;
-    optimizer->is_divided = false;
+    mark_divided(optimizer, false);
     scaler->steps = stepped ? scaler->steps + 1 : 0;
     if (!stepped) {
         scaler->scale = fmax(scaler->scale * scaler->options.backoff, ND__LEAST_SCALE);

@@ -95,8 +95,6 @@ nd_status nd__optimizer_step(nd_optimizer *optimizer, nd_step_agreement agree, v
 
 nd_status nd_optimizer_zero_grad(nd_optimizer *optimizer) {
     nd_status status = nd__optimizer_check("optimizer_zero_grad", optimizer);
-    if (status == ND_OK)
-        optimizer->is_divided = false;
     for (size_t i = 0; status == ND_OK && i < optimizer->count; i++)
         status = nd_zero_grad(optimizer->states[i].parameter);
     return status;

@@ -46,9 +46,9 @@ struct nd_optimizer {
     nd_optimizer_kind kind;
     nd_optimizer_group *groups;
     size_t group_count;
-    char **names;    ///< full names of the parameters in the module that it was made for
-    bool is_divided; ///< a loss scaler has divided the gradients, for the step that comes
-    bool is_finite;  ///< and what it saw then
+    char **names; ///< full names of the parameters in the module that it was made for
+    bool
+        is_finite; ///< whether all gradients were that a loss scaler has divided (ND__GRAD_DIVIDED)
     size_t count;
     nd_parameter_state states[]; ///< each parameter once
 };

@@ -191,8 +191,6 @@ static nd_status exchange_steps(nd_state_stream *stream, nd_optimizer *optimizer
         else if (stream->phase == ND__STATE_COMMIT)
             optimizer->states[i].steps = (uint64_t)numbers[i];
     }
-    if (status == ND_OK && stream->phase == ND__STATE_COMMIT)
-        optimizer->is_divided = false;
     return status;
 }
 

@@ -137,7 +137,7 @@ nd_status nd_set_requires_grad(nd_tensor *x, bool requires_grad) {
                          nd_dtype_get_name(x->dtype));
     if (requires_grad && x->base)
         nd_edge_clear(&x->base); // a leaf has its own history
-    x->own_requires_grad = requires_grad;
+    nd__tensor_set_own(x, ND__GRAD_REQUIRED, requires_grad);
     return ND_OK;
 }
 

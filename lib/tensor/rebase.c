@@ -72,8 +72,9 @@ nd_tensor *nd__rebase_record_where_on(nd_op op, nd_tensor *view, const nd_tensor
 /// Under the lock.
 static bool is_current(const nd_tensor *x, const nd_tensor *base) {
     const nd_node *node = x->node;
-    return node ? base->own_requires_grad && nd__record_view_version(node) == nd__tensor_version(x)
-                : !base->own_requires_grad;
+    return node ? nd__tensor_has_own(base, ND__GRAD_REQUIRED) &&
+                      nd__record_view_version(node) == nd__tensor_version(x)
+                : !nd__tensor_has_own(base, ND__GRAD_REQUIRED);
 }
 
 static bool is_current_now(const nd_tensor *x, const nd_tensor *base) {
@@ -97,7 +98,7 @@ nd_status nd__rebase_refresh(const nd_tensor *x) {
     if (nd__object_is_closed(base))
         return refuse_closed_base("as_strided", x);
     nd_node *unused = NULL;
-    if (base->own_requires_grad) {
+    if (nd__tensor_has_own(base, ND__GRAD_REQUIRED)) {
         nd_op_attrs window;
         window_of(base, x, &window);
         const nd_tensor *input = base;
@@ -140,7 +141,7 @@ nd_status nd__rebase_check_write(const char *operation, const nd_tensor *x) {
     const nd_tensor *base = nd__tensor_base(x);
     if (nd__object_is_closed(base))
         return refuse_closed_base(operation, x);
-    if (base->own_requires_grad && !base->node)
+    if (nd__tensor_has_own(base, ND__GRAD_REQUIRED) && !base->node)
         return nd__error(ND_ERROR_STATE,
                          "%s: x is a view of a leaf that requires a gradient; write it inside "
                          "nd_no_grad",

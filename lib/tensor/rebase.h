@@ -33,7 +33,7 @@ static inline nd_tensor *nd__rebase_base_of_view(const nd_tensor *x, bool *ret_c
     if (!nd__dtype_is_float(x->dtype))
         return NULL;
     nd_tensor *base = x->base ? x->base : (nd_tensor *)(uintptr_t)x;
-    bool is_of_leaf = base == x && x->own_requires_grad &&
+    bool is_of_leaf = base == x && nd__tensor_has_own(x, ND__GRAD_REQUIRED) &&
                       (!x->node || nd__record_is_view(x->node)); // never written
     *ret_cut = x->cut || nd__node_recording_off || (!is_of_leaf && !base->contiguous);
     return *ret_cut || is_of_leaf ? NULL : base;

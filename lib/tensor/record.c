@@ -115,7 +115,7 @@ static nd_tensor *saved_of(const nd_tensor *x) {
         return NULL;
     alias->cut = true;
     if (nd__tensor_requires_grad(x)) { // x->node is fresh: fill_inputs has been here
-        alias->own_requires_grad = true;
+        nd__tensor_set_own(alias, ND__GRAD_REQUIRED, true);
         alias->output_index = x->output_index;
         nd__member_track_with(&alias->header, &alias->node, nd_object_retain(x->node));
     }
@@ -217,7 +217,7 @@ nd_tensor *nd__record_where_on(nd_op op, nd_tensor *result, const nd_tensor *con
         nd_object_release(node);
         return result;
     }
-    result->own_requires_grad = !nd__tensor_base(result);
+    nd__tensor_set_own(result, ND__GRAD_REQUIRED, !nd__tensor_base(result));
     if (__builtin_expect(node && give_private_node(result, node) == ND_OK, 1))
         return result;
     nd_object_release(node);
@@ -241,7 +241,7 @@ nd_status nd__record_split(nd_tensor *const *parts, size_t count, const nd_tenso
     for (size_t i = 0; i < count && status == ND_OK; i++) {
         if (nd__object_is_closing(parts[i])) // by a callback for memory
             continue;
-        parts[i]->own_requires_grad = !nd__tensor_base(parts[i]);
+        nd__tensor_set_own(parts[i], ND__GRAD_REQUIRED, !nd__tensor_base(parts[i]));
         parts[i]->output_index = (uint32_t)i;
         give_node(parts[i], nd_retain(node));
     }
@@ -261,7 +261,7 @@ nd_status nd__record_check_in_place(const char *operation, const nd_tensor *x) {
         return status;
     if (nd__tensor_base(x))
         return nd__rebase_check_write(operation, x);
-    if (!x->own_requires_grad)
+    if (!nd__tensor_has_own(x, ND__GRAD_REQUIRED))
         return ND_OK;
     if (!x->node)
         return nd__error(ND_ERROR_STATE,
@@ -288,7 +288,7 @@ void nd__record_replace_node(nd_tensor *x, nd_node *node) {
     x->node = node;
     nd__gate_leave();
     x->output_index = 0;
-    x->own_requires_grad = node != NULL;
+    nd__tensor_set_own(x, ND__GRAD_REQUIRED, node != NULL);
     nd_object_release(before);
 }
 
@@ -437,7 +437,7 @@ static nd_tensor *with_history(const nd_node *node, const nd_saved *saved) {
         return NULL;
     alias->output_index = saved->output_index;
     alias->cut = true;
-    alias->own_requires_grad = true;
+    nd__tensor_set_own(alias, ND__GRAD_REQUIRED, true);
     nd__member_track_with(&alias->header, &alias->node, nd_object_retain(node));
     return alias;
 }

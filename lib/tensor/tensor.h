@@ -33,14 +33,15 @@ struct nd_tensor {
     nd_dtype dtype : 8; ///< so that three dimensions fit 192 bytes
     int8_t ndim;
     bool contiguous : 1;
-    bool cut : 1;           ///< a view whose base could not learn of a recorded write
-    bool own_requires_grad; ///< leaf that wants a gradient, or result with history. Of a view that
-                            ///< follows a base: false; ask nd__tensor_requires_grad
-    uint32_t output_index;  ///< which output of `node` this is
-    nd_tensor *grad;        ///< edge
-    nd_node *node;          ///< edge: what computed it; NULL for a leaf
-    nd_object *hooks;       ///< edge: lib/autograd's hook list of a leaf, or NULL
-    nd_tensor *base; ///< edge of a recorded view: whose history is its own as well; else NULL
+    bool cut : 1; ///< a view whose base could not learn of a recorded write
+    _Atomic uint8_t
+        own_grad;          ///< ND__GRAD_REQUIRED and others. Of a view that follows a base: none;
+                           ///< ask nd__tensor_requires_grad
+    uint32_t output_index; ///< which output of `node` this is
+    nd_tensor *grad;       ///< edge
+    nd_node *node;         ///< edge: what computed it; NULL for a leaf
+    nd_object *hooks;      ///< edge: lib/autograd's hook list of a leaf, or NULL
+    nd_tensor *base;       ///< edge of a recorded view: whose history is its own as well; else NULL
     _Atomic uint64_t version; ///< of data in this block, also for a storage that keeps that
     int64_t shape[];          ///< ndim sizes, ndim strides (in elements)
 };
@@ -54,6 +55,22 @@ _Static_assert(offsetof(nd_tensor, own_bytes) == offsetof(nd_accounted, bytes) &
                        offsetof(nd__stored, edges) + ND__STORED_EDGES * sizeof(nd_object *),
                "a tensor is stored by its storage");
 
+/// Of a tensor itself, in own_grad.
+enum {
+    ND__GRAD_REQUIRED = 1, ///< leaf that wants a gradient, or result with history
+    ND__GRAD_DIVIDED = 2,  ///< leaf whose gradient a loss scaler has divided, as long as it has one
+};
+
+static inline bool nd__tensor_has_own(const nd_tensor *x, unsigned flag) {
+    return atomic_load_explicit(&x->own_grad, memory_order_relaxed) & flag;
+}
+/// Threads read while one writes; two that write at once are the program's to keep apart.
+static inline void nd__tensor_set_own(nd_tensor *x, unsigned flag, bool value) {
+    const unsigned others = atomic_load_explicit(&x->own_grad, memory_order_relaxed) & ~flag;
+    atomic_store_explicit(&x->own_grad, (uint8_t)(others | (value ? flag : 0)),
+                          memory_order_relaxed);
+}
+
 static inline const int64_t *nd__tensor_strides(const nd_tensor *x) {
     return x->shape + x->ndim;
 }
@@ -66,7 +83,7 @@ static inline nd_tensor *nd__tensor_base(const nd_tensor *x) {
 /// Whether x is a leaf that wants a gradient, or has history.
 static inline bool nd__tensor_requires_grad(const nd_tensor *x) {
     const nd_tensor *base = nd__tensor_base(x);
-    return base ? base->own_requires_grad : x->own_requires_grad;
+    return nd__tensor_has_own(base ? base : x, ND__GRAD_REQUIRED);
 }
 
 /// The storage of x, which is not closed: made now where there is none. Borrowed. NULL with an
