@@ -207,8 +207,8 @@ class Calls(Case):
         for number, less, equal in ((2.0**53, False, False), (2**53 + 1, False, True), (2.0**54, True, False)):
             self.assertEqual(((large < number).item(), (number > large).item()), (less, less))
             self.assertEqual(((large == number).item(), (number == large).item(), (large != number).item()), (equal, equal, not equal))
-        for dtype in ("int8", "uint8", "int32", "uint64", "int64"):
-            x = nd.full([1], 3, dtype)
+        for dtype in ("int8", "uint8", "int32", "uint64", "int64", "bool", "float16", "float32", "float64"):
+            x = nd.full([1], 1 if dtype == "bool" else 3, dtype)
             for number in (2**64, 1e30, 2.0**64, 2**2000, float("inf")):
                 self.assertEqual([(x < number).item(), (x >= number).item(), (x == number).item(), (x != number).item()], [True, False, False, True])
                 self.assertEqual([(x > -number).item(), (-number > x).item(), (-number == x).item()], [True, False, False])
@@ -218,6 +218,10 @@ class Calls(Case):
         true = nd.full([1], True, "bool")
         for number, equal in ((True, True), (1, True), (1.0, True), (2, False), (0.5, False), (-1, False)):
             self.assertEqual(((true == number).item(), (number == true).item()), (equal, equal), number)
+
+        for dtype in ("float32", "float64"):
+            large = nd.full([1], 2.0**70, dtype)
+            self.assertEqual([(large == 2**70).item(), (large < 2**71).item(), (large > 2**69).item(), (large > -(2**70)).item()], [True] * 4)
 
     def test_files_of_python_are_streams(self):
         x = nd.ones([3], "float32")

@@ -163,6 +163,26 @@ class NumPy(Case):
         self.assertEqual(errors, [])
         nd.gc_collect(None)
 
+    def test_what_was_consumed_is_not_kept(self):
+        x = nd.ones([3], "float32")
+        held = [np.from_dlpack(x) for _ in range(1000)]
+        self.assertLess(len(nd.dlpack._lent), 3)
+        del held, x
+
+    def test_capsules_that_are_consumed_while_another_thread_sweeps(self):
+        x, interval = nd.ones([3], "float32"), sys.getswitchinterval()
+
+        def work():
+            for _ in range(3000):
+                np.from_dlpack(x)
+                nd.get_numel(x)
+
+        sys.setswitchinterval(1e-6)
+        try:
+            self.assertEqual(of_threads(work), [])
+        finally:
+            sys.setswitchinterval(interval)
+
     def test_capsules_that_threads_lend_and_drop(self):
         x = nd.ones([100], "float32")
 

@@ -57,6 +57,29 @@ class Managers(Case):
                 self.assertTrue((x * x).requires_grad)
         self.assertTrue((x * x).requires_grad)
 
+    def test_a_block_of_two_threads(self):
+        """Each thread has its own way of recording, whichever of the two leaves the block last."""
+        x = nd.ones([2], "float32")
+        x.requires_grad = True
+        block, inside, left, seen = nd.no_grad(), threading.Event(), threading.Event(), []
+
+        def other():
+            with nd.no_grad():
+                with block:
+                    inside.set()
+                    left.wait(60)
+                seen.append((x * x).requires_grad)
+            seen.append((x * x).requires_grad)
+
+        thread = threading.Thread(target=other)
+        with block:
+            thread.start()
+            inside.wait(60)
+        seen.append((x * x).requires_grad)
+        left.set()
+        thread.join()
+        self.assertEqual(seen, [True, False, True])
+
     def test_a_handle_of_another(self):
         address = nd.call("nd_ones", [3], "float32")
         seen = nd.Tensor.borrow(address.address)
@@ -115,6 +138,11 @@ class Program(Case):
         self.assertEqual(nd.list_get_size(layers), 2)
         self.assertEqual(nd.list_get(layers, 0).dtype, "int64")
         self.assertEqual(nd.list_get(layers, 1).address, self.program.program_weights())
+        self.assertEqual([x.address for x in layers[::-1]], [layers[-1].address, layers[-2].address])
+        self.assertEqual(layers[-1].address, self.program.program_weights())
+        self.assertTrue(layers[0] in layers and nd.zeros([2], "int64") not in layers and 0 not in layers)
+        with self.assertRaises(IndexError):
+            layers[-3]
 
     def test_it_lives_on_when_the_program_lets_go(self):
         seen = nd.Tensor.borrow(self.program.program_weights())

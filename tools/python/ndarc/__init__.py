@@ -184,14 +184,21 @@ def _number_like(x, number, divides):
     return made if x.device == "cpu:0" else call("nd_to", made, x.device)
 
 
-def _is_beyond(dtype, number):
-    """Whether no integer of the dtype is as large, or as small."""
+def _comparable(dtype, number):
+    """The number, or one of 64 bits that compares with the dtype's as it does: an infinity beyond all integers of the dtype, and of
+    an integer beyond 64 bits the float next to it."""
     kind = dtype.rstrip("0123456789")
-    if kind not in ("int", "uint"):
-        return False
-    values = 2 ** int(dtype[len(kind):])
-    low = 0 if kind == "uint" else -values // 2
-    return number == number and not low <= number < low + values
+    if kind in ("int", "uint"):
+        values = 2 ** int(dtype[len(kind):])
+        low = 0 if kind == "uint" else -values // 2
+        if number == number and not low <= number < low + values:
+            return _math.inf if number > 0 else -_math.inf
+    elif isinstance(number, int) and not -(2**63) <= number < 2**64:
+        try:
+            return float(number)
+        except OverflowError:
+            return _math.inf if number > 0 else -_math.inf
+    return number
 
 
 def _operator(name, number=None, swapped=False, compares=False):
@@ -203,8 +210,8 @@ def _operator(name, number=None, swapped=False, compares=False):
                 return NotImplemented
             if number:
                 return call(number, self, other)
-            if compares and _is_beyond(self.dtype, other):
-                other = _math.inf if other > 0 else -_math.inf
+            if compares:
+                other = _comparable(self.dtype, other)
             other = _number_like(self, other, name == "nd_div")
         return call(name, other, self) if swapped else call(name, self, other)
 
@@ -279,9 +286,17 @@ class List(Handle):
         return call("nd_list_get_size", self)
 
     def __getitem__(self, index):
-        if not 0 <= index < len(self):
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        place = _index(index)
+        place += len(self) if place < 0 else 0
+        if not 0 <= place < len(self):
             raise IndexError(index)
-        return call("nd_list_get", self, index)
+        return call("nd_list_get", self, place)
+
+    def __contains__(self, object):
+        """The object itself; tensors compare by element."""
+        return isinstance(object, Handle) and any(x.address == object.address for x in self)
 
 
 class Map(Handle):
@@ -313,17 +328,18 @@ def manager(name=None, parent=None):
 
 
 class _GradBlock:
-    """nd_no_grad and nd_enable_grad, as blocks; can be used again."""
+    """nd_no_grad and nd_enable_grad, as blocks; can be used again, also by another thread."""
 
     def __init__(self, enabled):
-        self._enabled, self._blocks = enabled, []
+        self._enabled, self._of_thread = enabled, _threading.local()
 
     def __enter__(self):
         _library.nd__grad_block_begin.restype = _struct_type("nd_grad_block")
-        self._blocks.append(_library.nd__grad_block_begin(_ctypes.c_bool(self._enabled)))
+        block = _library.nd__grad_block_begin(_ctypes.c_bool(self._enabled))
+        self._of_thread.blocks = getattr(self._of_thread, "blocks", []) + [block]
 
     def __exit__(self, *_):
-        _library.nd__grad_block_end(_ctypes.byref(self._blocks.pop()))
+        _library.nd__grad_block_end(_ctypes.byref(self._of_thread.blocks.pop()))
 
 
 def no_grad():

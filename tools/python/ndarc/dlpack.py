@@ -72,10 +72,12 @@ def _sweep():
     try:
         for place in range(len(_lent) - 1, -1, -1):
             capsule = _lent[place]
+            # Before the name is looked at: who else holds the capsule may consume it any moment.
+            is_held = sys.getrefcount(capsule) > 3  # this list, `capsule`, the argument
             name = next((name for name in _USED if _is_valid_object(capsule, name)), None)
             if name is None:
                 _lent.pop(place)  # consumed
-            elif sys.getrefcount(capsule) == 3:  # this list, `capsule`, the argument
+            elif not is_held:
                 _lent.pop(place)
                 address = _python.PyCapsule_GetPointer(capsule, name)
                 _python.PyCapsule_SetName(capsule, _USED[name])
@@ -89,6 +91,7 @@ calls.before_calls = _sweep
 
 def export(tensor, max_version, copied=False):
     """A capsule of the newest form that the consumer knows."""
+    _sweep()
     versioned = max_version is not None and max_version[0] >= 1
     function = library.nd_to_dlpack if versioned else library.nd_to_dlpack_unversioned
     function.restype = ctypes.c_void_p
