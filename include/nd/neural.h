@@ -70,8 +70,8 @@ ND_API nd_tensor *nd_instance_norm(const nd_tensor *x, const nd_tensor *weight,
 /// Out of range is an error.
 ND_API nd_tensor *nd_embedding(const nd_tensor *weight, const nd_tensor *indices,
                                int64_t padding) ND_OWNED;
-/// x with each element zeroed with probability p and the others divided by 1 - p (Srivastava et al.
-/// 2014), when training; x itself (retained) otherwise, and when p is 0. The same key drops the
+/// x with each element multiplied by 0 with probability p and the others divided by 1 - p (Srivastava
+/// et al. 2014), when training; NaN and infinities among the former may become NaN; x itself (retained) otherwise, and when p is 0. The same key drops the
 /// same elements on every device; a step of training wants a key of its own: nd_key_fold(). Error:
 /// p is outside 0 ... 1.
 ND_API nd_tensor *nd_dropout(const nd_tensor *x, nd_key key, double p, bool training) ND_OWNED;
@@ -94,7 +94,9 @@ typedef struct nd_attention_options {
 /// g, s, e], value: [..., g, s, v] -> [..., h, l, v]. The h heads of the queries share g heads of
 /// keys, h / g neighbours each (Ainslie et al. 2023); without heads: [l, e], [s, e], [s, v]. mask
 /// broadcasts to [..., h, l, s]: bool, true where a query sees a key, or floats to be added; or
-/// NULL. A query that sees nothing gives 0. Options NULL: as ND_ATTENTION_OPTIONS_INIT.
+/// NULL. A query that sees nothing gives 0. What is hidden takes part with weight 0, as in the
+/// formula, so that NaN and infinities of hidden values, and of keys in gradients and below a mask of
+/// floats, become NaN. Options NULL: as ND_ATTENTION_OPTIONS_INIT.
 ///
 /// Memory grows with l + s, not with their product, forward and backward, which computes the scores
 /// again; but a backward pass with create_graph keeps them.

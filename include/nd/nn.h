@@ -512,7 +512,7 @@ ND_API nd_status nd_ema_update(nd_ema *ema);
 ND_API nd_status nd_ema_apply(nd_ema *ema);
 /// Puts the parameters' own values back. Error: the averages are not applied.
 ND_API nd_status nd_ema_restore(nd_ema *ema);
-/// The average of a parameter by its full name, borrowed.
+/// The average of a parameter by its full name, of one that is shared the first, borrowed.
 ND_API const nd_tensor *nd_ema_get_average(const nd_ema *ema, const char *name);
 
 /// Options of nd_loss_scaler_new().
