@@ -242,6 +242,7 @@ nd_status nd__cpu_conv(const nd_kernel_call *call, bool sparing) {
     if (type < 0)
         return ND_ERROR_UNSUPPORTED;
     bool folding = call->op == ND_OP_unfold || call->op == ND_OP_fold;
+    nd__onednn_watch_thread();
     if (nd__cpu_depthwise(call) || nd__cpu_direct(call) || nd__cpu_pointwise(call))
         return ND_OK;
     nd_status status = type == 0 && !folding ? nd__onednn_conv(call) : ND_ERROR_UNSUPPORTED;

@@ -496,6 +496,7 @@ nd_status nd__cpu_matmul(const nd_kernel_call *call) {
     int64_t batch = nd__call_total(call), size = m * n * k;
     if (m == 0 || n == 0)
         return ND_OK;
+    nd__onednn_watch_thread();
     matmul_work work = {.call = call,
                         .bias = call->op == ND_OP_linear && call->noperands > 3 ? &call->operand[3]
                                                                                 : NULL,

@@ -341,6 +341,8 @@ bool nd__onednn_product(const nd__product *product, nd_dtype dtype, nd__onednn_s
     (void)session;
     return false;
 }
+void nd__onednn_watch_thread(void) {
+}
 void nd__onednn_end(nd__onednn_session *session) {
     (void)session;
 }

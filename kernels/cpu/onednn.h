@@ -32,6 +32,10 @@ typedef struct nd__onednn_before {
 bool nd__onednn_enter(uint32_t kind, nd__onednn_before *ret_before);
 void nd__onednn_leave(const nd__onednn_before *before);
 
+/// From here on exit() by this thread waits for who is inside of the first computation of a kind. For
+/// every thread that computes what oneDNN might, also where the loops do it.
+void nd__onednn_watch_thread(void);
+
 /// Between these two oneDNN may generate code. False, and nothing to end: there is no room; oneDNN
 /// writes its code also where the system has given it no memory. nd__onednn_enter() has begun for
 /// what is met first, whoever makes a primitive later begins himself.

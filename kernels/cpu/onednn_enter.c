@@ -135,7 +135,7 @@ extern int __cxa_thread_atexit_impl(void (*function)(void *), void *data, void *
     __attribute__((weak));
 extern void *__dso_handle __attribute__((visibility("hidden")));
 
-static void watch_thread(void) {
+void nd__onednn_watch_thread(void) {
     static _Thread_local bool watched;
     if (!watched && __cxa_thread_atexit_impl)
         watched = __cxa_thread_atexit_impl(thread_ends, NULL, &__dso_handle) == 0;
@@ -165,7 +165,7 @@ __attribute__((constructor(102))) static void begin(void) {
     process = getpid();
     has_end_key = pthread_key_create(&end_key, thread_has_ended) == 0;
     pthread_atfork(before_fork, in_parent, in_child);
-    watch_thread();
+    nd__onednn_watch_thread();
     can_unwind();
 }
 
@@ -256,7 +256,7 @@ static void end_kind(uint32_t kind) {
 bool nd__onednn_enter(uint32_t kind, nd__onednn_before *ret_before) {
     nd__onednn_before before = {.threads = 1, .kind = kind};
     hold_thread(&before);
-    watch_thread();
+    nd__onednn_watch_thread();
     before.first = !is_known(kind);
     if (before.first && !begin_kind()) {
         let_thread_go(&before);
