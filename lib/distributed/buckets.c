@@ -404,6 +404,10 @@ void *nd__buckets_memory(const nd_buckets *buckets, size_t index) {
     return buckets->buckets[p->bucket].memory + (size_t)p->offset * nd_dtype_get_size(p->dtype);
 }
 
+nd_dtype nd__buckets_get_dtype(const nd_buckets *buckets, size_t index) {
+    return buckets->parts[index].dtype;
+}
+
 nd_device nd__buckets_get_device(const nd_buckets *buckets) {
     return buckets->comm->device;
 }

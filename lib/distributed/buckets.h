@@ -41,6 +41,8 @@ nd_status nd__buckets_forget_order(nd_buckets *buckets, const char *operation);
 /// (bucket_memory.h).
 void *nd__buckets_memory(const nd_buckets *buckets, size_t part);
 nd_device nd__buckets_get_device(const nd_buckets *buckets);
+/// What a part's memory is laid out for.
+nd_dtype nd__buckets_get_dtype(const nd_buckets *buckets, size_t part);
 /// A part's gradient is there; `used`: it is not only zeros because there was none.
 void nd__buckets_set(nd_buckets *buckets, size_t part, bool used);
 bool nd__buckets_is_set(const nd_buckets *buckets, size_t part);

@@ -262,6 +262,28 @@ nd_data_parallel *nd_data_parallel_new(const nd_module *module, const nd_communi
 // -------------------------------------------------------------------------------------------------
 // a step
 
+nd_status nd__data_parallel_check_dtype(const char *operation, const nd_parallel_work *work,
+                                        size_t part, nd_dtype dtype) {
+    const nd_dtype there = nd__buckets_get_dtype(work->buckets, part);
+    if (dtype == there)
+        return ND_OK;
+    return nd__error(ND_ERROR_DTYPE,
+                     "%s: parameter %zu is %s, and was %s when the nd_data_parallel was made; make "
+                     "a new one behind nd_module_cast()",
+                     operation, part, nd_dtype_get_name(dtype), nd_dtype_get_name(there));
+}
+
+nd_status nd__data_parallel_check_dtypes(const char *operation, const nd_data_parallel *parallel,
+                                         const nd_parallel_work *work) {
+    nd_status status = ND_OK;
+    for (size_t i = 0; status == ND_OK && i < parallel->parameters; i++) {
+        status = nd__tensor_check_operand(operation, "a parameter", parallel->tensors[i]);
+        if (status == ND_OK)
+            status = nd__data_parallel_check_dtype(operation, work, i, parallel->tensors[i]->dtype);
+    }
+    return status;
+}
+
 static bool wants(void *data, const nd_tensor *leaf) {
     const step *step = data;
     return nd__pending_map_get(&step->work->index, leaf) != ND__ABSENT;
@@ -277,8 +299,10 @@ static nd_status complete(void *data, nd_tensor *leaf, nd_tensor *gradient) {
     if (!sum)
         return nd_error_get_status();
     nd_buckets *buckets = step->work->buckets;
-    nd_status status = nd__bucket_memory_write(step->operation, nd__buckets_get_device(buckets),
-                                               nd__buckets_memory(buckets, part), sum);
+    nd_status status = nd__data_parallel_check_dtype(step->operation, step->work, part, sum->dtype);
+    if (status == ND_OK)
+        status = nd__bucket_memory_write(step->operation, nd__buckets_get_device(buckets),
+                                         nd__buckets_memory(buckets, part), sum);
     if (status == ND_OK)
         nd__buckets_set(buckets, part, true);
     return status;
@@ -292,6 +316,9 @@ static nd_status fill_rest(step *step) {
             continue;
         nd_tensor *parameter = step->parallel->tensors[i];
         nd_status status = nd__tensor_check_operand(step->operation, "a parameter", parameter);
+        if (status == ND_OK)
+            status =
+                nd__data_parallel_check_dtype(step->operation, step->work, i, parameter->dtype);
         if (status != ND_OK)
             return status;
         nd_auto nd_tensor *before = nd_retain(parameter->grad);
@@ -311,6 +338,8 @@ static nd_status fill_rest(step *step) {
 static nd_status take_result(step *step, size_t part) {
     nd_tensor *parameter = step->parallel->tensors[part];
     nd_status status = nd__tensor_check_operand(step->operation, "a parameter", parameter);
+    if (status == ND_OK)
+        status = nd__data_parallel_check_dtype(step->operation, step->work, part, parameter->dtype);
     if (status != ND_OK)
         return status;
     nd_place place = nd__place_of(&parameter->header);
@@ -400,6 +429,8 @@ nd_status nd_data_parallel_backward(nd_data_parallel *parallel, const nd_tensor 
                              operation, step.count);
     nd_status begun = nd__buckets_begin(step.work->buckets, operation);
     status = status != ND_OK ? status : begun;
+    if (status == ND_OK)
+        status = nd__data_parallel_check_dtypes(operation, parallel, step.work);
     const nd_leaf_watch watch = {wants, complete, finish, &step};
     status = status == ND_OK ? nd__backward_watched(operation, output, options, &watch)
                              : nd__buckets_end(step.work->buckets, operation, status);

@@ -33,6 +33,12 @@ struct nd_data_parallel {
 nd_status nd__data_parallel_enter(const char *operation, nd_data_parallel *parallel,
                                   nd_parallel_work **ret_work);
 void nd__data_parallel_leave(nd_parallel_work *work);
+/// ND_ERROR_DTYPE where a parameter, or what has come of it, is not of the dtype that its part of a
+/// bucket was laid out for.
+nd_status nd__data_parallel_check_dtype(const char *operation, const nd_parallel_work *work,
+                                        size_t part, nd_dtype dtype);
+nd_status nd__data_parallel_check_dtypes(const char *operation, const nd_data_parallel *parallel,
+                                         const nd_parallel_work *work);
 /// Rank 0's values in the tensors from `first` on, and its random keys (keys.h): a collective call.
 nd_status nd__data_parallel_take_values(const char *operation, const nd_data_parallel *parallel,
                                         size_t first);

@@ -25,6 +25,8 @@ static nd_status copy_part(const char *operation, const nd_data_parallel *parall
                            const nd_parallel_work *work, size_t part, bool to_memory) {
     nd_tensor *parameter = parallel->tensors[part];
     nd_status status = nd__tensor_check_operand(operation, "a parameter", parameter);
+    if (status == ND_OK)
+        status = nd__data_parallel_check_dtype(operation, work, part, parameter->dtype);
     if (status != ND_OK || parameter->numel == 0)
         return status;
     void *memory = nd__buckets_memory(work->buckets, part);
@@ -49,6 +51,7 @@ static const char step_operation[] = "data_parallel_step";
 
 /// A step of all ranks.
 typedef struct step {
+    const nd_data_parallel *parallel;
     nd_parallel_work *work;
     bool agreed; ///< all are ready, and step
 } step;
@@ -58,6 +61,8 @@ static nd_status agree_to_step(void *data, nd_status status) {
     step *step = data;
     if (status == ND_OK)
         status = nd__sharded_check_together(step_operation, step->work);
+    if (status == ND_OK)
+        status = nd__data_parallel_check_dtypes(step_operation, step->parallel, step->work);
     status = nd__buckets_gather(step->work->buckets, step_operation, false, status);
     step->agreed = status == ND_OK;
     return status;
@@ -78,7 +83,7 @@ static nd_status share_values(const nd_data_parallel *parallel, const nd_paralle
 
 nd_status nd_data_parallel_step(nd_data_parallel *parallel, nd_optimizer *optimizer) {
     ND__UNCANCELLED;
-    step step = {.agreed = false};
+    step step = {.parallel = parallel};
     nd_status status = nd__data_parallel_enter(step_operation, parallel, &step.work);
     if (status != ND_OK)
         return status;

@@ -166,6 +166,59 @@ static void test_modules_that_differ_are_refused(void **state) {
 }
 
 /// What is on its way is nobody's to take away: the manager of the step closes, and the object too.
+/// A module that was cast on all ranks, or on one, before a pass, or before its step: an error on all,
+/// nothing has changed, and a new object goes on.
+static void check_cast(nd_communicator *world, bool sharded, bool everywhere, bool before_step) {
+    const int rank = nd_communicator_get_rank(world), ranks = nd_communicator_get_size(world);
+    nd_auto nd_module *net = make_mlp(1);
+    nd_auto nd_optimizer *sgd = nd_sgd(net, NULL);
+    nd_data_parallel_options options = ND_DATA_PARALLEL_OPTIONS_INIT;
+    options.shard_optimizer = sharded;
+    nd_auto nd_data_parallel *parallel = nd_data_parallel_new(net, world, &options);
+    assert_handle(parallel);
+    const bool casts = everywhere || rank == ranks - 1;
+    for (int pass = 0; pass < 2; pass++) { // the second one is cast
+        const bool is_cast = pass && casts;
+        if (is_cast && !before_step)
+            assert_ok(nd_module_cast(net, ND_F64));
+        nd_auto nd_tensor *numbers = rows(3, rank);
+        nd_auto nd_tensor *x = nd_cast(numbers, is_cast && !before_step ? ND_F64 : ND_F32);
+        nd_auto nd_tensor *y = nd_module_forward(net, x);
+        nd_auto nd_tensor *loss = nd_sum(y, 0, NULL, false);
+        nd_status status = nd_data_parallel_backward(parallel, loss, NULL);
+        if (pass && !before_step) {
+            assert_int_not_equal(status, ND_OK);
+            assert_null(nd_get_grad(nd_module_get_parameter_at(net, 0, NULL)));
+        } else {
+            assert_ok(status);
+            if (is_cast)
+                assert_ok(nd_module_cast(net, ND_F64));
+            status = nd_data_parallel_step(parallel, sgd);
+            assert_true((status == ND_OK) == !pass);
+        }
+        if (pass && casts)
+            assert_non_null(strstr(nd_error_get_message(), "was float32 when"));
+        nd_error_clear();
+        assert_ok(nd_module_zero_grad(net));
+    }
+    if (!everywhere)
+        return;
+    nd_auto nd_data_parallel *again = nd_data_parallel_new(net, world, &options);
+    nd_auto nd_tensor *numbers = rows(3, rank);
+    nd_auto nd_tensor *x = nd_cast(numbers, ND_F64);
+    nd_auto nd_tensor *y = nd_module_forward(net, x);
+    nd_auto nd_tensor *loss = nd_sum(y, 0, NULL, false);
+    assert_ok(nd_data_parallel_backward(again, loss, NULL));
+    assert_ok(nd_data_parallel_step(again, sgd));
+}
+
+static void test_a_module_that_was_cast_is_refused(void **state) {
+    (void)state;
+    nd_auto nd_communicator *world = open_world(60);
+    for (int i = 0; i < 8; i++)
+        check_cast(world, i & 1, i & 2, i & 4);
+}
+
 static void test_closing_takes_nothing_away(void **state) {
     (void)state;
     const kind *k = &kinds[0];
@@ -277,6 +330,7 @@ static const struct CMUnitTest tests[] = {
     ND_TEST(test_parameters_that_are_not_used),
     ND_TEST(test_a_pass_that_fails_changes_nothing_anywhere),
     ND_TEST(test_modules_that_differ_are_refused),
+    ND_TEST(test_a_module_that_was_cast_is_refused),
     ND_TEST(test_closing_takes_nothing_away),
     ND_TEST(test_synchronize_brings_the_values_of_rank_0),
     ND_TEST(test_gradients_of_gradients),

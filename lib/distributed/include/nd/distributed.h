@@ -166,11 +166,13 @@ typedef struct nd_data_parallel_options {
 /// Makes the parameters and buffers of `module` those of rank 0 on all ranks, and is what its
 /// gradients go through, in the current manager. Modules that draw random keys (dropout) draw other
 /// ones on each rank: rank 0 its own, the others these with their rank folded in. A collective call of `comm`, which it
-/// duplicates; the module keeps the parameters it has. Over MPI gradients go through memory of the
+/// duplicates; the module keeps the parameters it has, and they keep their dtypes: behind
+/// nd_module_cast() every pass and step is ND_ERROR_DTYPE on all ranks until there is a new object. Over MPI gradients go through memory of the
 /// host, wherever they are; over NCCL all parameters are on the device of `comm`, and their gradients
 /// stay there. Errors: as a collective call; ND_ERROR_INVALID_ARGUMENT (a size of 0), ND_ERROR_DEVICE
-/// (a parameter is elsewhere). The modules of two ranks that differ, their options that differ, or a rank that has no room for the
-/// object, are an error on all, and nothing has changed.
+/// (a parameter is elsewhere). Modules of two ranks that differ in the shapes and dtypes of their parameters
+/// and buffers, in order, options that differ, or a rank that has no room for the object, are an error
+/// on all, and nothing has changed.
 ND_API nd_data_parallel *nd_data_parallel_new(const nd_module *module, const nd_communicator *comm,
                                               const nd_data_parallel_options *options) ND_OWNED;
 /// nd_backward(), but that the gradient of each parameter of the module becomes the mean over all
