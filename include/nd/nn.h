@@ -535,7 +535,8 @@ ND_API nd_tensor *nd_loss_scaler_scale(const nd_loss_scaler *scaler,
                                        const nd_tensor *loss) ND_OWNED;
 /// Divides the gradients of an optimizer's parameters by the scale, before they are clipped.
 /// nd_loss_scaler_step() does it when this was not called. Error: a parameter is f16, whose gradients
-/// would vanish here; parameters of f32 and nd_autocast compute as much in f16.
+/// would vanish here; parameters of f32 and nd_autocast compute as much in f16. ND_ERROR_UNSUPPORTED:
+/// ranks share out the optimizer's state (nd/distributed.h).
 ND_API nd_status nd_loss_scaler_unscale(nd_loss_scaler *scaler, nd_optimizer *optimizer);
 /// nd_optimizer_step() with divided gradients, unless one of them is not finite: then the step is
 /// left out, and the scale falls, to 2^-126 at least. Writes whether it was made to `ret_stepped` (may

@@ -39,8 +39,16 @@ static void traverse(const nd_object *self, nd_visitor *visitor) {
         nd_visit(visitor, parallel->tensors[i], "parameter");
 }
 
+/// So that a loss scaler, which sees this rank's gradients alone, does not divide them.
+static void mark_shared_out(nd_data_parallel *parallel, bool shared_out) {
+    for (size_t i = 0; parallel->sharded && i < parallel->parameters; i++)
+        if (parallel->tensors[i])
+            nd__tensor_set_own(parallel->tensors[i], ND__GRAD_SHARED_OUT, shared_out);
+}
+
 static void clear(nd_object *self) {
     nd_data_parallel *parallel = (nd_data_parallel *)self;
+    mark_shared_out(parallel, false);
     nd_edge_clear(&parallel->module);
     nd_edge_clear(&parallel->comm);
     for (size_t i = 0; i < parallel->count; i++)
@@ -256,6 +264,7 @@ nd_data_parallel *nd_data_parallel_new(const nd_module *module, const nd_communi
         nd_release(parallel);
         return NULL;
     }
+    mark_shared_out(parallel, true);
     return parallel;
 }
 

@@ -83,6 +83,13 @@ static bool has_divided(const nd_optimizer *optimizer) {
 static nd_status divide(const char *operation, const nd_loss_scaler *scaler,
                         nd_optimizer *optimizer) {
     for (size_t i = 0; i < optimizer->count; i++)
+        if (nd__tensor_has_own(optimizer->states[i].parameter, ND__GRAD_SHARED_OUT))
+            return nd__error(ND_ERROR_UNSUPPORTED,
+                             "%s: the gradient of '%.100s' is on one rank alone, since optimizers "
+                             "share their state out (shard_optimizer); compute in bfloat16, which "
+                             "needs no scaler",
+                             operation, optimizer->names[i]);
+    for (size_t i = 0; i < optimizer->count; i++)
         if (optimizer->states[i].parameter->dtype == ND_F16)
             return nd__error(ND_ERROR_DTYPE,
                              "%s: the parameter '%.100s' is float16, in which gradients vanish "

@@ -59,6 +59,7 @@ _Static_assert(offsetof(nd_tensor, own_bytes) == offsetof(nd_accounted, bytes) &
 enum {
     ND__GRAD_REQUIRED = 1, ///< leaf that wants a gradient, or result with history
     ND__GRAD_DIVIDED = 2,  ///< leaf whose gradient a loss scaler has divided, as long as it has one
+    ND__GRAD_SHARED_OUT = 4, ///< parameter that has a gradient on one rank alone (lib/distributed)
 };
 
 static inline bool nd__tensor_has_own(const nd_tensor *x, unsigned flag) {

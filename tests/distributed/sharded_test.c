@@ -253,6 +253,28 @@ static void test_a_checkpoint_of_some_ranks_is_loaded_by_others(void **state) {
 }
 #endif
 
+/// It would see one rank's gradients alone. Without the object, or without shares, it does what it does.
+static void test_a_loss_scaler_is_refused(void **state) {
+    (void)state;
+    nd_auto nd_communicator *world = open_world(60);
+    nd_auto nd_loss_scaler *scaler = nd_loss_scaler_new(NULL);
+    trainee t = begin_trainee(&kinds[0], world, ND_F32);
+    nd_auto nd_tensor *loss =
+        cast_loss(&kinds[0], t.module, 1, nd_communicator_get_rank(world), ND_F32);
+    assert_ok(nd_data_parallel_backward(t.parallel, loss, NULL));
+    assert_int_equal(nd_loss_scaler_unscale(scaler, t.optimizer), ND_ERROR_UNSUPPORTED);
+    assert_int_equal(nd_loss_scaler_step(scaler, t.optimizer, NULL), ND_ERROR_UNSUPPORTED);
+    nd_error_clear();
+    nd_release(t.parallel);
+    t.parallel = nd_data_parallel_new(t.module, world, NULL);
+    assert_ok(nd_module_zero_grad(t.module));
+    nd_auto nd_tensor *again =
+        cast_loss(&kinds[0], t.module, 2, nd_communicator_get_rank(world), ND_F32);
+    assert_ok(nd_data_parallel_backward(t.parallel, again, NULL));
+    assert_ok(nd_loss_scaler_step(scaler, t.optimizer, NULL));
+    end_trainee(&t);
+}
+
 static void test_a_rank_that_cannot_step_says_so(void **state) {
     (void)state;
     nd_auto nd_communicator *world = open_world(60);
@@ -282,6 +304,7 @@ static const struct CMUnitTest tests[] = {
 #if ND_HAVE_MPI
     ND_TEST(test_a_checkpoint_of_some_ranks_is_loaded_by_others),
 #endif
+    ND_TEST(test_a_loss_scaler_is_refused),
     ND_TEST(test_a_rank_that_cannot_step_says_so),
 };
 
