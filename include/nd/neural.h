@@ -71,9 +71,9 @@ ND_API nd_tensor *nd_instance_norm(const nd_tensor *x, const nd_tensor *weight,
 ND_API nd_tensor *nd_embedding(const nd_tensor *weight, const nd_tensor *indices,
                                int64_t padding) ND_OWNED;
 /// x with each element multiplied by 0 with probability p and the others divided by 1 - p (Srivastava
-/// et al. 2014), when training; NaN and infinities among the former may become NaN; x itself (retained) otherwise, and when p is 0. The same key drops the
-/// same elements on every device; a step of training wants a key of its own: nd_key_fold(). Error:
-/// p is outside 0 ... 1.
+/// et al. 2014), when training; NaN and infinities among the former may become NaN; x itself
+/// (retained) otherwise, and when p is 0. The same key drops the same elements on every device; a step
+/// of training wants a key of its own: nd_key_fold(). Error: p is outside 0 ... 1.
 ND_API nd_tensor *nd_dropout(const nd_tensor *x, nd_key key, double p, bool training) ND_OWNED;
 
 // --------------------------------------------------------------------------------------- attention

@@ -11,12 +11,13 @@
 // the nearest cache, and for few rows that takes as long as the product itself: then the transposed
 // product is computed instead, b^T a^T, for which a and the result are turned round here. So it is
 // where columns are pages apart, of up to a hundred columns, and where the rows fill two or three
-// vectors.
+// vectors. Of fewer columns, or more rows, the second operand is turned round here, and the product is
+// an ordinary one. What a panel needs turned it turns for itself, where that fits a core's cache.
 //
 // Of a second operand whose rows are as far apart it reads up to 384 in turns, unless there are so
 // many rows of the first one that it makes a copy, and loses what it has read where they share
-// places: then one half of them is multiplied after the other. Its code for AVX2 reads more of them so, and columns of
-// the first one: then the portable product, which copies always, is faster.
+// places: then one half of them is multiplied after the other. Its code for AVX2 reads more of them
+// so, and columns of the first one: then the portable product, which copies always, is faster.
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/families.h"
 #include "kernels/cpu/onednn.h"
@@ -216,19 +217,24 @@ static void multiply_halves(const matmul_work *work, const nd__product *p,
     multiply(work, &half, session);
 }
 
-/// Copies b, whose columns are dense, so that its rows are: the copy of the panel `at`.
-static void copy_rows(matmul_work *work, int64_t at) {
-    const int64_t n = work->call->attrs.i[1], k = work->call->attrs.i[2];
+/// to[column][row] = from[row][column], of so many rows whose elements are dense; of `to`, too.
+static nd_status turn(const nd__matrix *from, int64_t stride, int64_t rows, int64_t columns,
+                      float *to) {
     const nd_kernel_call copy = {
         .op = ND_OP_clone,
         .noperands = 2,
         .ndim = 2,
-        .shape = {k, n},
-        .operand = {{.data = work->copies + at * n * k, .dtype = ND_F32, .strides = {n, 1}},
-                    {.data = work->columns_of_b.data,
-                     .dtype = ND_F32,
-                     .strides = {1, work->columns_of_b.column_stride}}}};
-    nd_status status = nd__cpu_launch(&copy);
+        .shape = {columns, rows},
+        .operand = {{.data = to, .dtype = ND_F32, .strides = {rows, 1}},
+                    {.data = from->data, .dtype = ND_F32, .strides = {1, stride}}}};
+    return nd__cpu_launch(&copy);
+}
+
+/// Copies b, whose columns are dense, so that its rows are: the copy of the panel `at`.
+static void copy_rows(matmul_work *work, int64_t at) {
+    const int64_t n = work->call->attrs.i[1], k = work->call->attrs.i[2];
+    const nd__matrix *b = &work->columns_of_b;
+    nd_status status = turn(b, b->column_stride, n, k, work->copies + at * n * k);
     if (status != ND_OK)
         atomic_store(&work->status, status);
 }
@@ -348,17 +354,6 @@ static float *turned_operand(const matmul_work *work, const nd__product *whole, 
     return work->turned + whole->m * (whole->n + copy * whole->k);
 }
 
-static nd_status turn(const nd__product *p, float *turned) {
-    const nd_kernel_call copy = {
-        .op = ND_OP_clone,
-        .noperands = 2,
-        .ndim = 2,
-        .shape = {p->k, p->m},
-        .operand = {{.data = turned, .dtype = ND_F32, .strides = {p->m, 1}},
-                    {.data = p->a.data, .dtype = ND_F32, .strides = {1, p->a.row_stride}}}};
-    return nd__cpu_launch(&copy);
-}
-
 /// Panels of columns, which are rows of the transposed product.
 static void turned_products(void *context, int64_t begin, int64_t end) {
     matmul_work *work = (matmul_work *)context;
@@ -369,8 +364,11 @@ static void turned_products(void *context, int64_t begin, int64_t end) {
         cut_panel(work, &product, at);
         float *operand = turned_operand(work, &whole, at);
         float *result = work->turned + at * work->columns * whole.m;
-        if (work->turned_copies > 1 && turn(&whole, operand) != ND_OK)
-            atomic_store(&work->status, ND_ERROR_DEVICE);
+        nd_status status = work->turned_copies > 1
+                               ? turn(&whole.a, whole.a.row_stride, whole.m, whole.k, operand)
+                               : ND_OK;
+        if (status != ND_OK)
+            atomic_store(&work->status, status);
         begin_panel(work, &product, at * work->columns);
         const nd__product turned = {.m = product.n,
                                     .n = whole.m,
@@ -400,7 +398,8 @@ static bool run_turned(matmul_work *work, const nd__product *p) {
         malloc((size_t)(p->m * (p->n + p->k * work->turned_copies)) * sizeof *work->turned);
     if (!work->turned)
         return false;
-    bool turned = work->turned_copies > 1 || turn(p, turned_operand(work, p, 0)) == ND_OK;
+    bool turned = work->turned_copies > 1 ||
+                  turn(&p->a, p->a.row_stride, p->m, p->k, turned_operand(work, p, 0)) == ND_OK;
     if (turned)
         nd__cpu_parallel(work->panels, p->m * p->n * p->k / work->panels / 16, 1, turned_products,
                          work);
