@@ -12,6 +12,9 @@
 //
 // The rivals do the same work: as many objects of one reference each in the same rings, nothing
 // collected while they are made, the memory of every one given back before the clock stops.
+//
+// T11 takes turns with Nim, a pass of ours and one of Nim's, and T12 and T13 take turns between their two
+// models: a neighbour who takes half of the core for some seconds spoils some passes of each, and not all of one.
 #include "bench/support/measure.h"
 #include "bench/support/metrics.h"
 #include "bench/support/peer.h"
@@ -25,7 +28,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { MILLION = 1000000, RING_REPEATS = 7, BOUNDARY_REPEATS = 2001 };
+enum { MILLION = 1000000, RING_TURNS = 9, BOUNDARY_TURNS = 9, BOUNDARY_REPEATS = 223 };
 enum { ESCAPE_REPEATS = 1001, PAUSE_REPEATS = 3 };
 enum { NIM, CPYTHON, THOUSAND };
 
@@ -79,31 +82,46 @@ static nd_object *ring_new(size_t size) {
     return first;
 }
 
-/// Nanoseconds per object of closing a manager with a million dead objects in rings.
+/// Nanoseconds per object of closing a manager with a million dead objects in rings; NaN when not all of
+/// them were collected.
 static double rings_ns(size_t ring) {
-    double times[RING_REPEATS + 1];
     // All of the work is to be done when the manager closes.
     nd_gc_policy boundary_only = ND_GC_POLICY_INIT;
     boundary_only.tracked_objects = 0;
     boundary_only.allocated_bytes[ND_CPU] = 0;
-    for (int repeat = 0; repeat <= RING_REPEATS; repeat++) {
-        nd_manager *manager = nd_manager_new(NULL, "rings");
-        nd_manager_set_gc_mode(manager, ND_GC_ON);
-        nd_manager_set_gc_policy(manager, &boundary_only);
-        nd_with_manager(manager) {
-            for (size_t i = 0; i < MILLION / ring; i++)
-                nd_release(ring_new(ring));
-        }
-        nd_close_report report = ND_CLOSE_REPORT_INIT;
-        double start = bench_seconds();
-        nd_manager_close(manager, &report);
-        times[repeat] = (bench_seconds() - start) * 1e9 / MILLION;
-        nd_release(manager);
-        if (report.collected_objects != MILLION)
-            return NAN;
+    nd_manager *manager = nd_manager_new(NULL, "rings");
+    nd_manager_set_gc_mode(manager, ND_GC_ON);
+    nd_manager_set_gc_policy(manager, &boundary_only);
+    nd_with_manager(manager) {
+        for (size_t i = 0; i < MILLION / ring; i++)
+            nd_release(ring_new(ring));
     }
-    // The first one warms up.
-    return bench_median(times + 1, RING_REPEATS);
+    nd_close_report report = ND_CLOSE_REPORT_INIT;
+    double start = bench_seconds();
+    nd_manager_close(manager, &report);
+    double ns = (bench_seconds() - start) * 1e9 / MILLION;
+    nd_release(manager);
+    return report.collected_objects == MILLION ? ns : (double)NAN;
+}
+
+/// Median of ours, and of Nim's, which is 0 when it did not run.
+static double rings_in_turns_ns(size_t ring, bench_peer *nim, double *ret_nim) {
+    *ret_nim = 0;
+    double ours[RING_TURNS];
+    double nims[RING_TURNS];
+    char size[24];
+    snprintf(size, sizeof size, "%zu", ring);
+    rings_ns(ring); // warms up
+    for (int turn = 0; turn < RING_TURNS; turn++) {
+        ours[turn] = rings_ns(ring);
+        if (isnan(ours[turn]))
+            return NAN;
+        if (turn == 0 || nim->ran)
+            bench_peer_run_own(nim, "nim_orc", size, "nim");
+        nims[turn] = nim->ran ? bench_peer_number(nim, "ns_per_object") : 0;
+    }
+    *ret_nim = nim->ran ? bench_median(nims, RING_TURNS) : 0;
+    return bench_median(ours, RING_TURNS);
 }
 
 /// A live model: a ring of `size`, in a manager of its own.
@@ -153,13 +171,24 @@ static bool close_with_survivor(void *data, uint64_t count) {
     return true;
 }
 
-static double with_model(size_t size, bench_work work) {
-    model model;
-    double ns = NAN;
-    if (model_begin(&model, size))
-        ns = bench_measure_ns(work, &model, BOUNDARY_REPEATS);
-    model_end(&model);
-    return ns;
+/// Median nanoseconds of a boundary beside a model of 1,000 and beside one of 1,000,000, which are made anew
+/// for each turn.
+static double beside_models_ns(bench_work work, double *ret_thousand) {
+    *ret_thousand = NAN;
+    static const size_t sizes[] = {1000, MILLION};
+    double times[2][BOUNDARY_TURNS];
+    for (int turn = 0; turn < BOUNDARY_TURNS; turn++)
+        for (int i = 0; i < 2; i++) {
+            model model;
+            times[i][turn] = model_begin(&model, sizes[i])
+                                 ? bench_measure_ns(work, &model, BOUNDARY_REPEATS)
+                                 : (double)NAN;
+            model_end(&model);
+            if (isnan(times[i][turn]))
+                return NAN;
+        }
+    *ret_thousand = bench_median(times[0], BOUNDARY_TURNS);
+    return bench_median(times[1], BOUNDARY_TURNS);
 }
 
 /// Steps that each leave their last value behind.
@@ -245,9 +274,10 @@ static bool begin_second_thread(void) {
 typedef struct row {
     const char *work;
     const char *name;
-    size_t size;         ///< of the rings, of what is alive elsewhere, operations, or survivors
-    bench_work boundary; ///< of T12 and T13
-    double (*figure)(size_t size);
+    size_t size; ///< of the rings, of what is alive elsewhere, operations, or survivors
+    bench_work
+        boundary; ///< of T12 and T13: the lines beside a thousand and a million follow each other
+    double (*figure)(size_t size); ///< NULL: rings, or a boundary
     const char *unit;
     double ratio, target; ///< as in bench_metric
     int beside;           ///< the column that the ratio is of
@@ -255,10 +285,10 @@ typedef struct row {
 
 /// In this order: those of the last part have a second thread in the process.
 static const row rows[] = {
-    {"dead rings of 2, per object", "T11_ring2_ns_per_object", 2, NULL, rings_ns, "ns", 1, 0, NIM},
-    {"dead rings of 100, per object", "T11_ring100_ns_per_object", 100, NULL, rings_ns, "ns", 1, 0,
+    {"dead rings of 2, per object", "T11_ring2_ns_per_object", 2, NULL, NULL, "ns", 1, 0, NIM},
+    {"dead rings of 100, per object", "T11_ring100_ns_per_object", 100, NULL, NULL, "ns", 1, 0,
      NIM},
-    {"one dead ring of 1,000,000, per object", "T11_ring1m_ns_per_object", MILLION, NULL, rings_ns,
+    {"one dead ring of 1,000,000, per object", "T11_ring1m_ns_per_object", MILLION, NULL, NULL,
      "ns", 1, 0, NIM},
     {"manager made and closed, 1,000 live", "T12_ns_1k_live", 1000, close_empty, NULL, "ns", 0, 0,
      THOUSAND},
@@ -283,25 +313,30 @@ static const row rows[] = {
 enum { METRICS = sizeof rows / sizeof rows[0], WITH_ONE_THREAD = 11 };
 
 /// The collector is on.
-static void measure(bench_metric *metrics) {
+static void measure(bench_metric *metrics, bench_peer *nim) {
     for (size_t i = 0; i < METRICS; i++) {
         const row *row = &rows[i];
-        bench_progress_show(row->work, (double)i / (METRICS + 2));
-        bool possible = i != WITH_ONE_THREAD || begin_second_thread();
-        metrics[i] = (bench_metric){
+        bench_metric *metric = &metrics[i];
+        *metric = (bench_metric){
             .work = row->work,
             .name = row->name,
             .unit = row->unit,
-            .ours = !possible       ? NAN
-                    : row->boundary ? with_model(row->size, row->boundary)
-                                    : row->figure(row->size),
+            .ours = NAN,
             .ratio = row->ratio,
             .target = row->target,
             .beside = 1u << row->beside,
         };
-        // A million objects elsewhere beside a thousand, the line before.
-        if (row->boundary && row->size == MILLION)
-            metrics[i].rivals[THOUSAND] = metrics[i - 1].ours;
+        bench_progress_show(row->work, (double)i / (METRICS + 1));
+        if (i == WITH_ONE_THREAD && !begin_second_thread())
+            continue;
+        if (row->figure) {
+            metric->ours = row->figure(row->size);
+        } else if (!row->boundary) {
+            metric->ours = rings_in_turns_ns(row->size, nim, &metric->rivals[NIM]);
+        } else if (row->size == MILLION) { // the line before is of a thousand
+            metric->ours = beside_models_ns(row->boundary, &metric->rivals[THOUSAND]);
+            metrics[i - 1].ours = metric->rivals[THOUSAND];
+        }
     }
 }
 
@@ -324,10 +359,8 @@ int main(int argc, char **argv) {
                                     [THOUSAND] = {"with 1,000", NULL, NULL,
                                                   "the same with 1,000 objects elsewhere, the line "
                                                   "before; flat is a ratio of 1.1 at most"}}};
-    measure(metrics);
-    bench_progress_show("Nim", (double)METRICS / (METRICS + 2));
-    bench_peer_run_own(&nim, "nim_orc", NULL, "nim");
-    bench_progress_show("CPython", (double)(METRICS + 1) / (METRICS + 2));
+    measure(metrics, &nim);
+    bench_progress_show("CPython", (double)METRICS / (METRICS + 1));
     bench_peer_run_own(&cpython, "cpython_gc.py", NULL, "python3");
     return bench_table_finish(&table, &files);
 }
