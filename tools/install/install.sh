@@ -64,23 +64,42 @@ for document in "$tree"/doc/*; do
     install -Dm644 "$document" "$to/share/doc/nd/${document##*/}"
 done
 
-# For pkg-config, and so for Meson.
-mkdir -p "$to/$libdir/pkgconfig" "$to/$libdir/cmake/nd"
-cat >"$to/$libdir/pkgconfig/nd.pc" <<END
+# pkg_config NAME DESCRIPTION LIBRARIES: NAME.pc, for pkg-config, and so for Meson.
+pkg_config() {
+    cat >"$to/$libdir/pkgconfig/$1.pc" <<END
 prefix=\${pcfiledir}/../$up
 libdir=\${prefix}/$libdir
 includedir=\${prefix}/include
 
-Name: nd
-Description: Tensors in C whose memory is counted, managed and collected
+Name: $1
+Description: $2
 Version: $version
 Cflags: -I\${includedir}
-Libs: -L\${libdir} -lnd
-Libs.private: $flags
+Libs: -L\${libdir} $3
 END
+}
+mkdir -p "$to/$libdir/pkgconfig" "$to/$libdir/cmake/nd"
+pkg_config nd "Tensors in C whose memory is counted, managed and collected" "-lnd
+Libs.private: $flags"
+
+# The archive with MPI: a program links it in the place of libnd.so or libnd.a.
+distributed=
+if [ -e "$tree/lib/libnd_distributed.a" ]; then
+    read -r distributed_flags <"$tree/distributed_flags"
+    install -Dm644 "$tree/lib/libnd_distributed.a" "$to/$libdir/libnd_distributed.a"
+    pkg_config nd_distributed "nd for programs of several processes" "-l:libnd_distributed.a $distributed_flags"
+    distributed="
+  add_library(nd::distributed STATIC IMPORTED)
+  set_target_properties(nd::distributed PROPERTIES
+    IMPORTED_LOCATION \"\${_nd_prefix}/$libdir/libnd_distributed.a\"
+    IMPORTED_LINK_INTERFACE_LANGUAGES C
+    INTERFACE_INCLUDE_DIRECTORIES \"\${_nd_prefix}/include\"
+    INTERFACE_LINK_LIBRARIES \"${distributed_flags// /;}\")"
+fi
 
 cat >"$to/$libdir/cmake/nd/nd-config.cmake" <<END
-# find_package(nd): nd::nd is the shared library, nd::static the archive.
+# find_package(nd): nd::nd is the shared library, nd::static the archive, nd::distributed, where there is an MPI, the archive that
+# has <nd/distributed.h> too.
 get_filename_component(_nd_prefix "\${CMAKE_CURRENT_LIST_DIR}/../../$up" ABSOLUTE)
 if(NOT TARGET nd::nd)
   add_library(nd::nd SHARED IMPORTED)
@@ -93,7 +112,7 @@ if(NOT TARGET nd::nd)
     IMPORTED_LOCATION "\${_nd_prefix}/$libdir/libnd.a"
     IMPORTED_LINK_INTERFACE_LANGUAGES C
     INTERFACE_INCLUDE_DIRECTORIES "\${_nd_prefix}/include"
-    INTERFACE_LINK_LIBRARIES "${flags// /;}")
+    INTERFACE_LINK_LIBRARIES "${flags// /;}")$distributed
 endif()
 unset(_nd_prefix)
 END

@@ -1,19 +1,22 @@
 #!/usr/bin/env bash
-# stage.sh FOLDER LIBRARY FLAGS ARCHIVES --objects FILES... --headers FILES... --documents FILES... --beside FILES...
+# stage.sh FOLDER LIBRARY FLAGS ARCHIVES MPI_FLAGS --objects FILES... --distributed FILES... --headers FILES... --documents FILES...
+#     --beside FILES...
 # Lays out what install.sh copies: the build's half of an install, which needs binutils and knows nothing of prefixes.
 #
 # libnd.a is one object. A program that links it has the whole library, backends included (an archive's members are left out
-# while nothing but a weak symbol asks for them), and names that are internal to the library stay inside it.
+# while nothing but a weak symbol asks for them), and names that are internal to the library stay inside it. libnd_distributed.a is
+# made in the same way, where there is an MPI.
 set -eu
 folder=$1
 library=$2
 flags=$3
 archives=$4
-shift 4
-declare -A files=([beside]=)
+mpi_flags=$5
+shift 5
+declare -A files=([beside]= [distributed]=)
 for argument in "$@"; do
     case $argument in
-    --objects | --headers | --documents | --beside) kind=${argument#--} ;;
+    --objects | --distributed | --headers | --documents | --beside) kind=${argument#--} ;;
     *) files[$kind]+="$argument"$'\n' ;;
     esac
 done
@@ -46,11 +49,15 @@ while read -r file; do
     cp -L "$file" "$folder/lib/"
 done < <(printf %s "${files[beside]}")
 
-printf %s "${files[objects]}" >"$folder/objects"
-ld -r -o "$folder/nd.o" "@$folder/objects"
-objcopy --localize-hidden --strip-debug "$folder/nd.o"
-ar -rcsD "$folder/lib/libnd.a" "$folder/nd.o"
-rm "$folder/nd.o" "$folder/objects"
+# archive NAME OBJECTS: libNAME.a with NAME.o.
+archive() {
+    printf %s "$2" >"$folder/objects"
+    ld -r -o "$folder/$1.o" "@$folder/objects"
+    objcopy --localize-hidden --strip-debug "$folder/$1.o"
+    ar -rcsD "$folder/lib/lib$1.a" "$folder/$1.o"
+    rm "$folder/$1.o" "$folder/objects"
+}
+archive nd "${files[objects]}"
 
 # Archives (CUDA's runtime) stay where they are.
 for archive in $archives; do
@@ -59,3 +66,7 @@ for archive in $archives; do
 done
 printf '%s\n' "$version" >"$folder/version"
 printf '%s\n' "$flags" >"$folder/flags"
+if [ -n "${files[distributed]}" ]; then
+    archive nd_distributed "${files[distributed]}"
+    printf '%s\n' "$mpi_flags $flags" >"$folder/distributed_flags"
+fi
