@@ -26,6 +26,7 @@ static const char *const calls[] = {
     [ND__CALL_STATE] = "data_parallel_load_state",
     [ND__CALL_SAVE] = "data_parallel_save_state",
     [ND__CALL_CLIP] = "data_parallel_clip_grad_norm",
+    [ND__CALL_SCALED] = "data_parallel_unscale or data_parallel_step_scaled",
 };
 static const char *const reductions[] = {
     [ND_COLLECTIVE_SUM] = "sum",
@@ -91,14 +92,15 @@ static nd_status modules_differ(const char *operation, int rank_a, const nd_desc
                      rank_b);
 }
 
-static nd_status limits_differ(const char *operation, int rank_a, const nd_description *a,
-                               int rank_b, const nd_description *b) {
-    double limit_a, limit_b;
-    memcpy(&limit_a, &a->shape[0], sizeof limit_a);
-    memcpy(&limit_b, &b->shape[0], sizeof limit_b);
+/// The same of a limit, or of a scale.
+static nd_status numbers_differ(const char *operation, const char *what, int rank_a,
+                                const nd_description *a, int rank_b, const nd_description *b) {
+    double number_a, number_b;
+    memcpy(&number_a, &a->shape[0], sizeof number_a);
+    memcpy(&number_b, &b->shape[0], sizeof number_b);
     return nd__error(ND_ERROR_INVALID_ARGUMENT,
-                     "%s: the limit is %.17g on rank %d and %.17g on rank %d", operation, limit_a,
-                     rank_a, limit_b, rank_b);
+                     "%s: the %s is %.17g on rank %d and %.17g on rank %d", operation, what,
+                     number_a, rank_a, number_b, rank_b);
 }
 
 /// The sentence for two ranks that differ.
@@ -111,7 +113,9 @@ static nd_status differ(const char *operation, int rank_a, const nd_description 
     if (a->call == ND__CALL_MODULE)
         return modules_differ(operation, rank_a, a, rank_b, b);
     if (a->call == ND__CALL_CLIP)
-        return limits_differ(operation, rank_a, a, rank_b, b);
+        return numbers_differ(operation, "limit", rank_a, a, rank_b, b);
+    if (a->call == ND__CALL_SCALED)
+        return numbers_differ(operation, "scale", rank_a, a, rank_b, b);
     if (a->call == ND__CALL_SAVE)
         return nd__error(ND_ERROR_INVALID_ARGUMENT,
                          "%s: the state of rank %d and that of rank %d have other parts", operation,

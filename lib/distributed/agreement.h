@@ -23,6 +23,7 @@ typedef enum nd_call_kind {
     ND__CALL_STATE,    ///< the files that ranks have read: a hash
     ND__CALL_SAVE,     ///< the states that ranks save: a hash of their parts
     ND__CALL_CLIP,     ///< the limit of a norm: its bits
+    ND__CALL_SCALED,   ///< the scale of a loss: its bits
 } nd_call_kind;
 
 /// What a rank says. Zero but for what is said.

@@ -12,6 +12,7 @@
 #include "lib/distributed/collectives.h"
 #include "lib/manager/place.h"
 #include "lib/nn/gradients.h"
+#include "lib/nn/loss_scaler.h"
 #include "lib/nn/optimizer.h"
 #include "lib/object/edge.h"
 #include <nd/autograd.h>
@@ -47,10 +48,9 @@ nd_status nd__sharded_check_together(const char *operation, const nd_parallel_wo
                        : ND_OK;
 }
 
-static const char step_operation[] = "data_parallel_step";
-
 /// A step of all ranks.
 typedef struct step {
+    const char *operation;
     const nd_data_parallel *parallel;
     nd_parallel_work *work;
     bool agreed; ///< all are ready, and step
@@ -60,53 +60,61 @@ typedef struct step {
 static nd_status agree_to_step(void *data, nd_status status) {
     step *step = data;
     if (status == ND_OK)
-        status = nd__sharded_check_together(step_operation, step->work);
+        status = nd__sharded_check_together(step->operation, step->work);
     if (status == ND_OK)
-        status = nd__data_parallel_check_dtypes(step_operation, step->parallel, step->work);
-    status = nd__buckets_gather(step->work->buckets, step_operation, false, status);
+        status = nd__data_parallel_check_dtypes(step->operation, step->parallel, step->work);
+    status = nd__buckets_gather(step->work->buckets, step->operation, false, status);
     step->agreed = status == ND_OK;
     return status;
 }
 
 /// Behind a step of all ranks, or of some of them: the new values go to all.
-static nd_status share_values(const nd_data_parallel *parallel, const nd_parallel_work *work,
-                              nd_status status) {
+static nd_status share_values(const char *operation, const nd_data_parallel *parallel,
+                              const nd_parallel_work *work, nd_status status) {
     for (size_t i = 0; parallel->sharded && status == ND_OK && i < parallel->parameters; i++)
         if (nd__buckets_is_own(work->buckets, i))
-            status = copy_part(step_operation, parallel, work, i, true);
-    status = nd__buckets_gather(work->buckets, step_operation, parallel->sharded, status);
+            status = copy_part(operation, parallel, work, i, true);
+    status = nd__buckets_gather(work->buckets, operation, parallel->sharded, status);
     for (size_t i = 0; parallel->sharded && status == ND_OK && i < parallel->parameters; i++)
         if (!nd__buckets_is_own(work->buckets, i))
-            status = copy_part(step_operation, parallel, work, i, false);
+            status = copy_part(operation, parallel, work, i, false);
+    return status;
+}
+
+static nd_status step_all(const char *operation, const nd_data_parallel *parallel,
+                          nd_parallel_work *work, nd_optimizer *optimizer) {
+    step step = {.operation = operation, .parallel = parallel, .work = work};
+    nd_status status = nd__optimizer_step(optimizer, agree_to_step, &step);
+    if (step.agreed) {
+        status = share_values(operation, parallel, work, status);
+        work->apart = status != ND_OK;
+    }
     return status;
 }
 
 nd_status nd_data_parallel_step(nd_data_parallel *parallel, nd_optimizer *optimizer) {
     ND__UNCANCELLED;
-    step step = {.parallel = parallel};
-    nd_status status = nd__data_parallel_enter(step_operation, parallel, &step.work);
+    static const char operation[] = "data_parallel_step";
+    nd_parallel_work *work;
+    nd_status status = nd__data_parallel_enter(operation, parallel, &work);
     if (status != ND_OK)
         return status;
-    status = nd__optimizer_step(optimizer, agree_to_step, &step);
-    if (step.agreed) {
-        status = share_values(parallel, step.work, status);
-        step.work->apart = status != ND_OK;
-    }
-    nd__data_parallel_leave(step.work);
+    status = step_all(operation, parallel, work, optimizer);
+    nd__data_parallel_leave(work);
     return status;
 }
 
 // -------------------------------------------------------------------------------------------------
-// the norm
+// sums over all gradients
 
-/// The sum over all ranks, which want the same limit, in memory of the call's own.
-static nd_status add_up(const nd_communicator *comm, const nd_transport_call *call, double limit,
-                        double *sum, nd_status status) {
-    nd_description mine = {.call = ND__CALL_CLIP};
-    memcpy(&mine.shape[0], &limit, sizeof limit);
+/// The sum over all ranks, which make the same call with the same number, in memory of the call's own.
+static nd_status add_up(const nd_communicator *comm, const nd_transport_call *call,
+                        nd_call_kind kind, double number, double *sum, nd_status status) {
+    nd_description mine = {.call = kind};
+    memcpy(&mine.shape[0], &number, sizeof number);
     double *shared = status == ND_OK ? nd__alloc(sizeof *shared) : NULL;
     if (status == ND_OK && !shared)
-        status = nd__error(ND_ERROR_OUT_OF_MEMORY, "%s: no memory for a norm", call->operation);
+        status = nd__error(ND_ERROR_OUT_OF_MEMORY, "%s: no memory for a sum", call->operation);
     mine.status = (int32_t)status;
     status = nd__agreement_reach(comm, call, &mine);
     if (status == ND_OK) {
@@ -124,9 +132,9 @@ static nd_status add_up(const nd_communicator *comm, const nd_transport_call *ca
     return status;
 }
 
-/// The norm of all gradients, of which this rank has these squares; with `status` it has failed.
-static nd_status share_norm(const char *operation, const nd_data_parallel *parallel, double limit,
-                            double *squares, nd_status status) {
+/// The sum over all ranks of what this one has found; with `status` it has failed.
+static nd_status share_sum(const char *operation, const nd_data_parallel *parallel,
+                           nd_call_kind kind, double number, double *sum, nd_status status) {
     nd_transport_call call;
     nd_error_state own;
     nd__error_save(&own);
@@ -136,7 +144,7 @@ static nd_status share_norm(const char *operation, const nd_data_parallel *paral
     nd__error_restore(&own);
     if (entered != ND_OK)
         return status;
-    status = add_up(parallel->comm, &call, limit + 0.0, squares, status); // of -0 the bits of 0
+    status = add_up(parallel->comm, &call, kind, number, sum, status);
     nd__communicator_leave(parallel->comm);
     return status;
 }
@@ -157,13 +165,69 @@ nd_status nd_data_parallel_clip_grad_norm(nd_data_parallel *parallel, double lim
         status = nd__gradients_norm(operation, parallel->tensors, parallel->parameters, &norm);
     // All ranks have the same gradients, or each its own.
     double squares = parallel->sharded || parallel->comm->rank == 0 ? norm * norm : 0;
-    status = share_norm(operation, parallel, limit, &squares, status);
+    limit += 0.0; // of -0 the bits of 0
+    status = share_sum(operation, parallel, ND__CALL_CLIP, limit, &squares, status);
     norm = sqrt(squares);
     if (status == ND_OK && isfinite(norm) && norm > limit)
         status =
             nd__gradients_scale(operation, parallel->tensors, parallel->parameters, limit / norm);
     if (status == ND_OK && ret_norm)
         *ret_norm = norm;
+    nd__data_parallel_leave(work);
+    return status;
+}
+
+/// Divides the gradients that this rank has. All ranks know then whether all gradients are finite.
+static nd_status unscale(const char *operation, const nd_data_parallel *parallel,
+                         const nd_loss_scaler *scaler, nd_optimizer *optimizer, nd_status status) {
+    if (status == ND_OK)
+        status = nd__loss_scaler_divide(operation, scaler, optimizer);
+    double infinite = status == ND_OK && !optimizer->is_finite;
+    status = share_sum(operation, parallel, ND__CALL_SCALED, nd_loss_scaler_get_scale(scaler),
+                       &infinite, status);
+    if (status == ND_OK)
+        optimizer->is_finite = infinite == 0;
+    return status;
+}
+
+static nd_status check_scaled(const char *operation, const nd_loss_scaler *scaler,
+                              const nd_optimizer *optimizer) {
+    nd_status status = nd__loss_scaler_check(operation, scaler);
+    return status == ND_OK ? nd__optimizer_check(operation, optimizer) : status;
+}
+
+nd_status nd_data_parallel_unscale(nd_data_parallel *parallel, nd_loss_scaler *scaler,
+                                   nd_optimizer *optimizer) {
+    ND__UNCANCELLED;
+    static const char operation[] = "data_parallel_unscale";
+    nd_parallel_work *work;
+    nd_status status = nd__data_parallel_enter(operation, parallel, &work);
+    if (status != ND_OK)
+        return status;
+    status = check_scaled(operation, scaler, optimizer);
+    status = unscale(operation, parallel, scaler, optimizer, status);
+    nd__data_parallel_leave(work);
+    return status;
+}
+
+nd_status nd_data_parallel_step_scaled(nd_data_parallel *parallel, nd_loss_scaler *scaler,
+                                       nd_optimizer *optimizer, bool *ret_stepped) {
+    ND__UNCANCELLED;
+    static const char operation[] = "data_parallel_step_scaled";
+    nd_parallel_work *work;
+    nd_status status = nd__data_parallel_enter(operation, parallel, &work);
+    if (status != ND_OK)
+        return status;
+    status = check_scaled(operation, scaler, optimizer);
+    status = unscale(operation, parallel, scaler, optimizer, status);
+    const bool steps = status == ND_OK && optimizer->is_finite;
+    if (steps)
+        status = step_all(operation, parallel, work, optimizer);
+    if (status == ND_OK) {
+        nd__loss_scaler_end_step(scaler, optimizer, steps);
+        if (ret_stepped)
+            *ret_stepped = steps;
+    }
     nd__data_parallel_leave(work);
     return status;
 }

@@ -79,16 +79,65 @@ static bool has_divided(const nd_optimizer *optimizer) {
     return false;
 }
 
-/// Divides the gradients that were not divided yet, and notes whether all are finite.
-static nd_status divide(const char *operation, const nd_loss_scaler *scaler,
-                        nd_optimizer *optimizer) {
+/// ND_ERROR_UNSUPPORTED where other ranks have gradients that this one would have to see.
+static nd_status check_here(const char *operation, const nd_optimizer *optimizer) {
     for (size_t i = 0; i < optimizer->count; i++)
         if (nd__tensor_has_own(optimizer->states[i].parameter, ND__GRAD_SHARED_OUT))
             return nd__error(ND_ERROR_UNSUPPORTED,
                              "%s: the gradient of '%.100s' is on one rank alone, since optimizers "
-                             "share their state out (shard_optimizer); compute in bfloat16, which "
-                             "needs no scaler",
+                             "share their state out (shard_optimizer); call "
+                             "nd_data_parallel_step_scaled() and nd_data_parallel_unscale()",
                              operation, optimizer->names[i]);
+    return ND_OK;
+}
+
+nd_status nd_loss_scaler_unscale(nd_loss_scaler *scaler, nd_optimizer *optimizer) {
+    static const char operation[] = "loss_scaler_unscale";
+    nd_status status = nd__loss_scaler_check(operation, scaler);
+    if (status == ND_OK)
+        status = nd__optimizer_check(operation, optimizer);
+    if (status == ND_OK && has_divided(optimizer))
+        status = nd__error(ND_ERROR_STATE, "%s: the gradients of this step are unscaled already",
+                           operation);
+    if (status == ND_OK)
+        status = check_here(operation, optimizer);
+    return status == ND_OK ? nd__loss_scaler_divide(operation, scaler, optimizer) : status;
+}
+
+nd_status nd_loss_scaler_step(nd_loss_scaler *scaler, nd_optimizer *optimizer, bool *ret_stepped) {
+    static const char operation[] = "loss_scaler_step";
+    nd_status status = nd__loss_scaler_check(operation, scaler);
+    if (status == ND_OK)
+        status = nd__optimizer_check(operation, optimizer);
+    if (status == ND_OK)
+        status = check_here(operation, optimizer);
+    if (status == ND_OK)
+        status = nd__loss_scaler_divide(operation, scaler, optimizer);
+    if (status == ND_OK && optimizer->is_finite)
+        status = nd_optimizer_step(optimizer);
+    if (status != ND_OK)
+        return status;
+    const bool stepped = optimizer->is_finite;
+    nd__loss_scaler_end_step(scaler, optimizer, stepped);
+    if (ret_stepped)
+        *ret_stepped = stepped;
+    return ND_OK;
+}
+
+double nd_loss_scaler_get_scale(const nd_loss_scaler *scaler) {
+    return scaler ? scaler->scale : 0;
+}
+
+nd_status nd__loss_scaler_check(const char *operation, const nd_loss_scaler *scaler) {
+    if (!scaler)
+        return nd__error_null(operation, "scaler");
+    if (nd__object_is_closed(scaler))
+        return nd__error(ND_ERROR_CLOSED, "%s: the loss scaler was closed", operation);
+    return ND_OK;
+}
+
+nd_status nd__loss_scaler_divide(const char *operation, const nd_loss_scaler *scaler,
+                                 nd_optimizer *optimizer) {
     for (size_t i = 0; i < optimizer->count; i++)
         if (optimizer->states[i].parameter->dtype == ND_F16)
             return nd__error(ND_ERROR_DTYPE,
@@ -116,28 +165,7 @@ static nd_status divide(const char *operation, const nd_loss_scaler *scaler,
     return status;
 }
 
-nd_status nd_loss_scaler_unscale(nd_loss_scaler *scaler, nd_optimizer *optimizer) {
-    static const char operation[] = "loss_scaler_unscale";
-    nd_status status = nd__loss_scaler_check(operation, scaler);
-    if (status == ND_OK)
-        status = nd__optimizer_check(operation, optimizer);
-    if (status == ND_OK && has_divided(optimizer))
-        status = nd__error(ND_ERROR_STATE, "%s: the gradients of this step are unscaled already",
-                           operation);
-    return status == ND_OK ? divide(operation, scaler, optimizer) : status;
-}
-
-nd_status nd_loss_scaler_step(nd_loss_scaler *scaler, nd_optimizer *optimizer, bool *ret_stepped) {
-    nd_status status = nd__loss_scaler_check("loss_scaler_step", scaler);
-    if (status == ND_OK)
-        status = nd__optimizer_check("loss_scaler_step", optimizer);
-    if (status == ND_OK)
-        status = divide("loss_scaler_step", scaler, optimizer);
-    if (status == ND_OK && optimizer->is_finite)
-        status = nd_optimizer_step(optimizer);
-    if (status != ND_OK)
-        return status;
-    const bool stepped = optimizer->is_finite;
+void nd__loss_scaler_end_step(nd_loss_scaler *scaler, nd_optimizer *optimizer, bool stepped) {
     mark_divided(optimizer, false);
     scaler->steps = stepped ? scaler->steps + 1 : 0;
     if (!stepped) {
@@ -147,19 +175,4 @@ nd_status nd_loss_scaler_step(nd_loss_scaler *scaler, nd_optimizer *optimizer, b
         scaler->scale = isinf((float)grown) ? scaler->scale : grown;
         scaler->steps = 0;
     }
-    if (ret_stepped)
-        *ret_stepped = stepped;
-    return ND_OK;
-}
-
-double nd_loss_scaler_get_scale(const nd_loss_scaler *scaler) {
-    return scaler ? scaler->scale : 0;
-}
-
-nd_status nd__loss_scaler_check(const char *operation, const nd_loss_scaler *scaler) {
-    if (!scaler)
-        return nd__error_null(operation, "scaler");
-    if (nd__object_is_closed(scaler))
-        return nd__error(ND_ERROR_CLOSED, "%s: the loss scaler was closed", operation);
-    return ND_OK;
 }

@@ -207,6 +207,17 @@ ND_API nd_status nd_data_parallel_step(nd_data_parallel *parallel, nd_optimizer 
 /// nothing has changed.
 ND_API nd_status nd_data_parallel_clip_grad_norm(nd_data_parallel *parallel, double limit,
                                                  double *ret_norm);
+/// nd_loss_scaler_unscale() of all gradients, wherever they are, such as before they are clipped;
+/// nd_data_parallel_step_scaled() does it when this was not called. A collective call: what is not
+/// finite on one rank is known to all. A gradient that is divided already is not divided again, so
+/// that the call can be made again after an error. A scale that differs between ranks is one on all.
+ND_API nd_status nd_data_parallel_unscale(nd_data_parallel *parallel, nd_loss_scaler *scaler,
+                                          nd_optimizer *optimizer);
+/// nd_loss_scaler_step() with nd_data_parallel_step() in it: all ranks step, or none where one of the
+/// gradients is not finite, wherever that is, and all choose the same next scale. A collective call.
+/// Each rank has a scaler of its own, made with the same options. ret_stepped may be NULL.
+ND_API nd_status nd_data_parallel_step_scaled(nd_data_parallel *parallel, nd_loss_scaler *scaler,
+                                              nd_optimizer *optimizer, bool *ret_stepped);
 /// Brings the optimizer's whole state to rank 0, which may then save it (nd_save_state) for any
 /// number of ranks, or for none. A collective call; without shard_optimizer all have it anyway.
 ND_API nd_status nd_data_parallel_gather_state(nd_data_parallel *parallel, nd_optimizer *optimizer);
