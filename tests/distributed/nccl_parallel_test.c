@@ -82,6 +82,7 @@ typedef struct training {
     uint64_t bucket_bytes;
     bool sharded;
     double limit; ///< of the norm
+    bool scaled;  ///< the loss is, and the gradients are not
 } training;
 
 static void train(nd_communicator *comm, int rank, void *context) {
@@ -96,18 +97,25 @@ static void train(nd_communicator *comm, int rank, void *context) {
     assert_near_modules(module, alone, false, 0);
     nd_auto nd_optimizer *optimizer = nd_adam(module, NULL);
     nd_auto nd_optimizer *optimizer_alone = nd_adam(alone, NULL);
+    nd_auto nd_loss_scaler *scaler = nd_loss_scaler_new(NULL);
     bool clips = how->limit < 1e3;
     for (uint64_t n = 0; n < 3; n++) { // buckets have another order behind the first step
         nd_auto nd_tensor *loss = loss_there(k, module, n, rank, device);
-        assert_ok(nd_data_parallel_backward(parallel, loss, NULL));
+        nd_auto nd_tensor *scaled = nd_loss_scaler_scale(scaler, loss);
+        assert_ok(nd_data_parallel_backward(parallel, how->scaled ? scaled : loss, NULL));
         mean_there(k, alone, n, ranks, device);
+        if (how->scaled)
+            assert_ok(nd_data_parallel_unscale(parallel, scaler, optimizer));
         if (!how->sharded)
             assert_near_modules(module, alone, true, n > 0 && clips ? 1e-5 : ranks <= 2 ? 0 : 1e-6);
         double norm, norm_alone;
         assert_ok(nd_data_parallel_clip_grad_norm(parallel, how->limit, &norm));
         assert_ok(nd_clip_grad_norm(alone, how->limit, &norm_alone));
         assert_true(fabs(norm - norm_alone) <= 1e-5 * norm_alone);
-        assert_ok(nd_data_parallel_step(parallel, optimizer));
+        if (how->scaled)
+            assert_ok(nd_data_parallel_step_scaled(parallel, scaler, optimizer, NULL));
+        else
+            assert_ok(nd_data_parallel_step(parallel, optimizer));
         assert_ok(nd_optimizer_step(optimizer_alone));
         assert_ok(nd_module_zero_grad(module));
         assert_ok(nd_module_zero_grad(alone));
@@ -117,10 +125,11 @@ static void train(nd_communicator *comm, int rank, void *context) {
 
 static void train_all(void) {
     static const training ways[] = {
-        {&kinds[0], UINT64_C(25) << 20, false, 1e9},
-        {&kinds[0], 300, false, 0.5},
-        {&kinds[0], 3000, true, 1e9},
-        {&kinds[2], 400, false, 1e9},
+        {&kinds[0], UINT64_C(25) << 20, false, 1e9, false},
+        {&kinds[0], 300, false, 0.5, false},
+        {&kinds[0], 3000, true, 1e9, false},
+        {&kinds[0], 3000, true, 1e9, true},
+        {&kinds[2], 400, false, 1e9, true},
     };
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
         nccl()->set_seed(i);
@@ -142,7 +151,7 @@ static void test_ranks_train_as_one_process_would(void **state) {
 static void test_with_the_collector_on_nothing_changes(void **state) {
     (void)state;
     nd_gc_set_mode(ND_GC_ON);
-    training how = {&kinds[0], 2000, false, 1e9};
+    training how = {.kind = &kinds[0], .bucket_bytes = 2000, .limit = 1e9};
     nccl_run(2, 120, train, &how);
     how.sharded = true;
     nccl_run(2, 120, train, &how);
