@@ -181,6 +181,7 @@ static void give_cache(nd__block_cache *cache, uint32_t class) {
     nd_object *rest = NULL;
     uint32_t count = 0;
     for (nd_object *block; (block = cut(&given, class)) != NULL; count++) {
+        nd__block_begin(block, class); // who takes it from a cache relies on that
         block->next = rest;
         rest = block;
     }

@@ -257,6 +257,44 @@ static void test_a_thread_that_ends_leaves_what_it_has_not_used(void **state) {
         assert_int_equal(address_of_one_elsewhere() / RUN, first / RUN);
 }
 
+/// In sizes that no other test here has, but for the first.
+enum { SMALLEST = 900, SIZES_ALONE = 3, APART = 40, MOST_OF_A_RUN = 17 };
+
+static void *make_one_of_each(void *data) {
+    for (int i = 0; i < SIZES_ALONE; i++)
+        ((nd_object **)data)[i] = nd_object_new(&bytes_type, SMALLEST - (size_t)i * APART);
+    return NULL;
+}
+
+/// What a run was not cut into is of its class all the same, wherever it goes from there.
+static void test_what_was_not_used_keeps_its_class(void **state) {
+    (void)state;
+    if (nd__checked_is_on())
+        return;
+    for (int ends = 0; ends < 2; ends++) {
+        nd_object *first[SIZES_ALONE], *made[4 * MOST_OF_A_RUN];
+        pthread_t thread;
+        if (ends) {
+            assert_int_equal(pthread_create(&thread, NULL, make_one_of_each, first), 0);
+            pthread_join(thread, NULL);
+        } else {
+            make_one_of_each(first);
+            nd__block_trim();
+        }
+        for (int i = 0; i < SIZES_ALONE; i++) {
+            assert_handle(first[i]);
+            for (int k = 0; k < 4 * MOST_OF_A_RUN; k++) {
+                made[k] = nd_object_new(&bytes_type, SMALLEST - (size_t)i * APART);
+                assert_handle(made[k]);
+                assert_int_equal(nd__block_size(made[k]), nd__block_size(first[i]));
+            }
+            for (int k = 0; k < 4 * MOST_OF_A_RUN; k++)
+                nd_release(made[k]);
+            nd_release(first[i]);
+        }
+    }
+}
+
 static void test_names_of_the_dead_go_with_their_blocks(void **state) {
     (void)state;
     enum { COUNT = 2000 };
@@ -330,6 +368,7 @@ int main(void) {
         ND_TEST(test_blocks_travel_between_threads),
         ND_TEST(test_threads_that_end_leave_their_blocks_to_others),
         ND_TEST(test_a_thread_that_ends_leaves_what_it_has_not_used),
+        ND_TEST(test_what_was_not_used_keeps_its_class),
         ND_TEST(test_names_of_the_dead_go_with_their_blocks),
         ND_TEST(test_a_block_that_is_swept_is_nobodys),
     };
