@@ -167,9 +167,11 @@ void nd__error_end(nd_error_state *outer) {
 
 static void complain(const char *format, va_list arguments) {
     ND__UNCANCELLED;
-    fputs("ndarc: ", stderr);
-    vfprintf(stderr, format, arguments);
-    fputc('\n', stderr);
+    char message[ND__MESSAGE_SIZE], line[ND__MESSAGE_SIZE];
+    vsnprintf(message, sizeof message, format, arguments);
+    nd__utf8_print(line, sizeof line, message,
+                   strlen(message)); // of names and of the environment, too
+    fprintf(stderr, "ndarc: %s\n", line);
 }
 
 void nd__error_print(const char *format, ...) {

@@ -37,8 +37,8 @@ void nd__error_end(nd_error_state *outer);
 void nd__error_thread_ends(void);
 
 /// A programming error that cannot be answered (count underflow, revival of a dead object): prints
-/// and aborts.
+/// a line on stderr, of what is printable, and aborts.
 _Noreturn void nd__error_fatal(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/// Prints the same, for who has more to say before abort().
+/// Prints such a line, for who has more to say before abort(), or means no end.
 void nd__error_print(const char *format, ...) __attribute__((format(printf, 1, 2)));
 #endif

@@ -36,6 +36,8 @@ void nd__seam_destroy_list(nd_object *list);
 bool nd__seam_suspect_may_live(void);
 /// The name of a manager, perhaps a dead one.
 const char *nd__seam_manager_name(const nd_object *manager);
+/// Memory for the places of one (checked.h); NULL: it has none.
+void *nd__seam_manager_places(const nd_object *manager);
 
 // ------------------------------------------------- asked by lib/object, lib/manager and lib/gc
 

@@ -23,21 +23,22 @@ struct nd_thread {
     _Atomic uint32_t writing; ///< 1 while inside the gate; the collector waits for 0
     _Atomic uint32_t fences;  ///< 1: was seen to fence for itself at the gate, as it always will
     uint32_t gate_depth;
-    uint32_t number;    ///< counts up from the first thread's 0
-    bool registered;    ///< in the registry
-    bool unlisted;      ///< never to be registered (again)
-    bool end_awaited;   ///< the key is set: thread_exit will run
-    bool owns_gate;     ///< this thread has closed the gate
-    bool is_destroying; ///< a loop further up destroys the objects on `dead`
-    bool collecting;    ///< a collection runs on this thread: further requests are deferred
-    bool cutting;       ///< that collection is freeing garbage: what dies now counts as collected
-    struct nd_cut *cut; ///< while that cuts the edges of its garbage; else NULL
+    uint32_t number;     ///< counts up from the first thread's 0
+    bool registered;     ///< in the registry
+    bool unlisted;       ///< never to be registered (again)
+    bool end_awaited;    ///< the key is set: thread_exit will run
+    bool owns_gate;      ///< this thread has closed the gate
+    bool is_destroying;  ///< a loop further up destroys the objects on `dead`
+    uint8_t nested_code; ///< code of the program's that such loops run, nested (user_code.h)
+    bool collecting;     ///< a collection runs on this thread: further requests are deferred
+    bool cutting;        ///< that collection is freeing garbage: what dies now counts as collected
+    struct nd_cut *cut;  ///< while that cuts the edges of its garbage; else NULL
     bool in_memory_callback; ///< a callback for memory under pressure runs: no other is called
     bool in_callback; ///< a callback that a device runs (then also destroying): what dies is left
     uint32_t dead_taken; ///< of what others left to destroy: so many are not destroyed yet (dead.h)
-    struct nd_error_state *error; ///< of the callback that runs (error.h); else NULL
-    nd_object *destroying; ///< user's object whose `destroy` runs, the innermost one; else NULL
-    nd_object *dead;       ///< objects whose count reached zero, linked by `next`
+    struct nd_error_state *error;           ///< of the callback that runs (error.h); else NULL
+    const struct nd_destroying *destroying; ///< the innermost `destroy` of a user's object (edge.h)
+    nd_object *dead;                        ///< objects whose count reached zero, linked by `next`
     nd_manager *requested; ///< owned: manager to collect when the running collection is done
     nd_manager *deferred;  ///< the same for a boundary's sake, so only where the mode is not off
     uint64_t collected_objects, collected_bytes; ///< while cutting

@@ -48,6 +48,10 @@ const char *nd__seam_manager_name(const nd_object *manager) {
     return nd_manager_get_name((const nd_manager *)manager);
 }
 
+void *nd__seam_manager_places(const nd_object *manager) {
+    return ((const nd_manager *)manager)->places;
+}
+
 void *nd__seam_alloc(size_t bytes) {
     return nd__pressure_alloc(bytes);
 }

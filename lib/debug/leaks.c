@@ -2,6 +2,7 @@
 // request and when the program ends.
 #include "lib/base/alloc.h"
 #include "lib/base/cancel.h"
+#include "lib/base/error.h"
 #include "lib/base/lock.h"
 #include "lib/debug/text.h"
 #include "lib/manager/manager.h"
@@ -207,5 +208,5 @@ __attribute__((constructor)) static void read_environment(void) {
     if (check && strcmp(check, "1") == 0)
         atexit(report_leaks_at_exit);
     else if (check && *check && strcmp(check, "0") != 0)
-        fprintf(stderr, "ndarc: ND_LEAK_CHECK: \"%.40s\" is neither 1 nor 0\n", check);
+        nd__error_print("ND_LEAK_CHECK: \"%.40s\" is neither 1 nor 0", check);
 }

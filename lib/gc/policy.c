@@ -93,7 +93,7 @@ __attribute__((constructor)) static void read_environment(void) {
     else if (strcmp(mode, "warn") == 0)
         nd__atomic_store(&nd__manager_root.gc_mode, ND_GC_WARN, relaxed);
     else if (*mode && strcmp(mode, "off") != 0)
-        fprintf(stderr, "ndarc: ND_GC: \"%.40s\" is neither on, warn nor off\n", mode);
+        nd__error_print("ND_GC: \"%.40s\" is neither on, warn nor off", mode);
 }
 
 /// Counts up with every setting: what managers remember of those above them is of one generation.

@@ -5,6 +5,7 @@
 #include "lib/base/fork.h"
 #include "lib/base/pause.h"
 #include "lib/base/thread.h"
+#include "lib/base/user_code.h"
 
 #ifdef ND_MODEL // nobody there is short of memory
 void nd__running_begin(void) {
@@ -35,7 +36,7 @@ void nd__running_end(void) {
 bool nd__running_await_end(uint64_t until) {
     enum { NAP_NS = 50000 };
     const nd_thread *thread = nd__thread();
-    if (thread->collecting || thread->is_destroying)
+    if (thread->collecting || nd__user_code_in_destruction(thread))
         return false;
     const uint64_t before = nd__atomic_load(&running, acquire);
     if ((uint32_t)before == 0)

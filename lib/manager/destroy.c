@@ -10,6 +10,7 @@
 #include "lib/base/error.h"
 #include "lib/base/lock.h"
 #include "lib/base/thread.h"
+#include "lib/base/user_code.h"
 #include "lib/manager/adopt.h"
 #include "lib/manager/member.h"
 #include "lib/manager/shard.h"
@@ -17,6 +18,7 @@
 #include "lib/object/callback.h"
 #include "lib/object/checked.h"
 #include "lib/object/dead.h"
+#include "lib/object/edge.h"
 #include "lib/object/gate.h"
 #include "lib/object/name.h"
 #include "lib/object/object.h"
@@ -27,13 +29,13 @@
 __attribute__((noinline)) static void run_destroy(nd_object *object) {
     ND__UNCANCELLED;
     nd_thread *thread = nd__thread();
-    nd_object *outer = thread->destroying;
-    nd_error_state own, *error;
-    nd__error_begin(&own, &error);
-    thread->destroying = object;
+    nd_destroying here = {object, thread->destroying};
+    nd_user_code code;
+    nd__user_code_begin(&code);
+    thread->destroying = &here;
     object->type->destroy(object);
-    thread->destroying = outer;
-    nd__error_end(error);
+    thread->destroying = here.outer;
+    nd__user_code_end(&code);
 }
 
 static inline void destroy(nd_object *object, uint32_t flags) {
@@ -95,10 +97,10 @@ static void destroy_object(nd_object *object) {
 }
 
 void nd__destroy_finalize(nd_object *object) {
-    nd_error_state own, *error;
-    nd__error_begin(&own, &error);
+    nd_user_code code;
+    nd__user_code_begin(&code);
     object->type->finalize(object);
-    nd__error_end(error);
+    nd__user_code_end(&code);
 }
 
 /// Runs the finalizer of an object whose count just reached zero. True when it revived the object.
@@ -243,7 +245,7 @@ static inline __attribute__((always_inline)) void end_destruction(nd_thread *thr
     destroy_all(thread);
     if (nd__callback_any_deferred())
         destroy_deferred(thread);
-    if (__builtin_expect(thread->dead_taken != 0, 0))
+    if (__builtin_expect(thread->dead_taken != 0, 0) && !thread->nested_code)
         nd__dead_settle(thread);
     thread->is_destroying = false;
 }

@@ -9,6 +9,7 @@
 #include "lib/base/atomics.h"
 #include "lib/base/lock.h"
 #include "lib/base/thread.h"
+#include "lib/base/user_code.h"
 #include "lib/manager/charge.h"
 #include "lib/manager/manager.h"
 #include "lib/manager/shard.h"
@@ -197,8 +198,8 @@ uint64_t nd__escape_all(nd_manager *from, uint64_t live, nd_manager *target, boo
                   .many = live >= MANY,
                   .reported = report != NULL,
                   // A manager that ends is not closed by the callback of another object's end.
-                  .all_held =
-                      !thread->collecting && (!thread->is_destroying || nd_get_count(from) == 0),
+                  .all_held = !thread->collecting &&
+                              (!nd__user_code_in_destruction(thread) || nd_get_count(from) == 0),
                   .bytes = bytes};
     nd_shard *escaped = nd__shard_of_escaped(from);
     if (escaped && hand_up(escaped, target, &all))

@@ -1,6 +1,7 @@
 // The manager tree: creation, placement blocks, the end of a manager's memory, statistics. How a
 // manager closes: manager_close.c.
 #include "lib/manager/manager.h"
+#include "lib/base/alloc.h"
 #include "lib/base/atomics.h"
 #include "lib/base/error.h"
 #include "lib/base/fork.h"
@@ -15,6 +16,7 @@
 #include "lib/manager/shard.h"
 #include "lib/object/block.h"
 #include "lib/object/callback.h"
+#include "lib/object/checked.h"
 #include "lib/object/gate.h"
 #include "lib/object/object.h"
 #include <stdio.h>
@@ -42,10 +44,13 @@ nd_manager nd__manager_root = {
 
 _Atomic(nd_manager *) nd__manager_newest = &nd__manager_root;
 
-/// Memory of ended managers, linked by next_sibling: some for each few threads.
+/// Memory of ended managers, linked by next_sibling: some for each few threads. With ND_CHECK all of it
+/// waits in one of them until there is enough, the oldest first.
 static struct bin {
     _Alignas(ND__LINE) nd_lock lock;
     _Atomic(nd_manager *) first;
+    nd_manager *last; ///< with ND_CHECK
+    size_t count;     ///< likewise
 } recycled[8];
 enum { BINS = sizeof recycled / sizeof *recycled };
 ND__FORK_PART(fork_shards, ND__FORK_SHARDS, NULL, 0, 0, nd__manager_fork_before,
@@ -62,8 +67,34 @@ static nd_manager *writable(const nd_manager *manager) {
     return manager ? (nd_manager *)(uintptr_t)manager : &nd__manager_root;
 }
 
+/// Of more than so many that wait; NULL: there are not.
+static nd_manager *take_oldest(struct bin *bin, size_t waiting) {
+    nd__lock_acquire(&bin->lock);
+    nd_manager *oldest = bin->count > waiting ? nd__atomic_load(&bin->first, relaxed) : NULL;
+    if (oldest) {
+        nd__atomic_store(&bin->first, oldest->next_sibling, relaxed);
+        bin->count--;
+    }
+    nd__lock_release(&bin->lock);
+    return oldest;
+}
+
+static void add_newest(struct bin *bin, nd_manager *manager) {
+    nd__lock_acquire(&bin->lock);
+    manager->next_sibling = NULL;
+    if (bin->count++ > 0)
+        bin->last->next_sibling = manager;
+    else
+        nd__atomic_store(&bin->first, manager, relaxed);
+    bin->last = manager;
+    nd__lock_release(&bin->lock);
+}
+
 /// From this thread's bin, else from another one: a thread may end the managers that another makes.
 static nd_manager *take_recycled(void) {
+    size_t waiting = nd__checked_waiting(sizeof(nd_manager));
+    if (waiting)
+        return take_oldest(&recycled[0], waiting);
     uint32_t number = nd__thread()->number;
     for (uint32_t i = 0; i < BINS; i++) {
         struct bin *bin = &recycled[(number + i) % BINS];
@@ -81,6 +112,10 @@ static nd_manager *take_recycled(void) {
 }
 
 static void recycle(nd_manager *manager) {
+    if (nd__checked_waiting(sizeof(nd_manager))) {
+        add_newest(&recycled[0], manager);
+        return;
+    }
     struct bin *bin = &recycled[nd__thread()->number % BINS];
     nd__lock_acquire(&bin->lock);
     manager->next_sibling = nd__atomic_load(&bin->first, relaxed);
@@ -98,6 +133,8 @@ static nd_manager *take_memory(void) {
         return NULL;
     nd__shard_keep_block(block);
     manager = nd__shard_line_in(block);
+    const size_t places = nd__checked_places_bytes();
+    manager->places = places ? nd__alloc_zeroed(places) : NULL; // without memory there are none
     nd__shard_begin(&manager->first, manager);
     nd__shard_begin(&manager->pocket, manager);
     manager->pocket.for_escapes = true;
@@ -124,6 +161,8 @@ static void reset(nd_manager *manager) {
     manager->header.type = &manager_type;
     manager->header.site = nd__object_sites_enabled ? nd__site : NULL;
     nd__lock_release(&manager->first.lock);
+    if (manager->places)
+        nd__checked_note_birth(manager->places);
 }
 
 /// A child holds its parent; the root is not counted: it is immortal, and everybody's.

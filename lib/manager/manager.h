@@ -89,6 +89,7 @@ struct nd_manager {
     nd_object header;
     // Of the memory, not of the manager that is in it.
     nd_manager *older;         ///< memory that was taken before this
+    void *places;              ///< where it was made, and released last (checked.h), or NULL
     nd__shard_range ranges[3]; ///< the first shard; all others; `pocket`
     /// The shard for what escaped here: its own `pocket`, or that of another manager's memory which
     /// it was exchanged for. Changes under the locks of the two, and of the first shard.

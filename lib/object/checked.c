@@ -74,7 +74,7 @@ void nd__checked_decide(void) {
     char *end = NULL;
     long megabytes = check ? strtol(check, &end, 10) : 0;
     if (check && (megabytes < 0 || *end))
-        fprintf(stderr, "ndarc: ND_CHECK: \"%.40s\" is neither 1, a number of MiB, nor 0\n", check);
+        nd__error_print("ND_CHECK: \"%.40s\" is neither 1, a number of MiB, nor 0", check);
     if (megabytes > 0) {
         megabytes = megabytes == 1               ? DEFAULT_MEGABYTES
                     : megabytes > MOST_MEGABYTES ? MOST_MEGABYTES
@@ -102,11 +102,16 @@ static uint32_t class_of(const nd_object *object) {
     return nd__object_flags(object) >> ND__CLASS_SHIFT;
 }
 
-static record *record_of(const nd_object *object) {
+static record *record_in(const nd_object *block) {
     if (!nd__checked_mode.places)
         return NULL;
-    char *end = (char *)(uintptr_t)object + nd__block_bytes(class_of(object));
+    char *end = (char *)(uintptr_t)block + nd__block_bytes(class_of(block));
     return (record *)(void *)(end - sizeof(record));
+}
+
+static record *record_of(const nd_object *object) {
+    return object->type->flags & ND__TYPE_MANAGER ? nd__seam_manager_places(object)
+                                                  : record_in(object);
 }
 
 __attribute__((noinline)) static void note_place(place *place) {
@@ -117,8 +122,24 @@ __attribute__((noinline)) static void note_place(place *place) {
 }
 
 void nd__checked_note_death(nd_object *object) {
-    if (!(object->type->flags & ND__TYPE_MANAGER))
-        note_place(&record_of(object)->released);
+    record *places = record_of(object);
+    if (places)
+        note_place(&places->released);
+}
+
+size_t nd__checked_places_bytes(void) {
+    return nd__checked_is_on() && nd__checked_mode.places ? sizeof(record) : 0;
+}
+
+void nd__checked_note_birth(void *places) {
+    record *here = places;
+    here->released.count = 0;
+    note_place(&here->made);
+}
+
+size_t nd__checked_waiting(size_t bytes) {
+    enum { SHARE = 16 };
+    return nd__checked_places_bytes() ? nd__checked_mode.limit / SHARE / bytes : 0;
 }
 
 // ------------------------------------------------------------------------------------------ blocks
@@ -145,7 +166,7 @@ void *nd__checked_new(size_t bytes) {
             return NULL;
         atomic_init(&block->flags, class << ND__CLASS_SHIFT);
     }
-    record *places = record_of(block);
+    record *places = record_in(block);
     if (places) {
         places->released.count = 0;
         note_place(&places->made);
@@ -180,7 +201,7 @@ void nd__checked_free(nd_object *object) {
         nd__alloc_free(object);
         return;
     }
-    record *places = record_of(object);
+    record *places = record_in(object);
     if (places && places->released.count == 0) // the collector's, or together with another one
         note_place(&places->released);
     size_t bytes = nd__block_bytes(class_of(object));
@@ -255,7 +276,7 @@ void nd__checked_tell_dead(const char *what, nd_object *object) {
     nd__error_print("%s of a dead %s%s%s%s at %p%s", what, object->type->name, *name ? "(" : "",
                     name, *name ? ")" : "", (void *)object, site);
     const record *places = record_of(object);
-    if (places && !(object->type->flags & ND__TYPE_MANAGER)) {
+    if (places) {
         tell_place("made by", &places->made);
         tell_place("released for the last time by", &places->released);
     }

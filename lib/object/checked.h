@@ -36,6 +36,14 @@ uint64_t nd__checked_bytes(void);
 void nd__checked_before_fork(void);
 void nd__checked_after_fork(bool child);
 
+/// For managers, which lie in no block: bytes of memory for the two places of one, zeroed before the
+/// first use, or 0 while none are noted;
+size_t nd__checked_places_bytes(void);
+/// notes in such memory that one is made here;
+void nd__checked_note_birth(void *places);
+/// and how many of so many bytes wait, dead, before the first of them is used again.
+size_t nd__checked_waiting(size_t bytes);
+
 /// The last reference is gone, by this thread's doing.
 void nd__checked_note_death(nd_object *object);
 static inline void nd__checked_death(nd_object *object) {

@@ -8,6 +8,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/pause.h"
 #include "lib/base/thread.h"
+#include "lib/base/user_code.h"
 #include "lib/object/callback.h"
 #include "lib/object/gate.h"
 #include "lib/object/object.h"
@@ -49,7 +50,8 @@ void nd__dead_begin_child(const nd_thread *thread) {
 }
 
 bool nd__dead_elsewhere(const nd_thread *thread) {
-    return !thread->is_destroying && (uint32_t)nd__atomic_load(&waiting, acquire) > 0;
+    return !nd__user_code_in_destruction(thread) &&
+           (uint32_t)nd__atomic_load(&waiting, acquire) > 0;
 }
 
 bool nd__dead_await(uint64_t until) {

@@ -8,16 +8,19 @@
 #include "lib/object/gate.h"
 #include "lib/object/object.h"
 
-/// Whether a slot lies in the payload that a `destroy` of this thread is about to free: an edge
-/// that it got now would be cleared by nobody.
+/// Whether a slot lies in a payload that a `destroy` of this thread is about to free: an edge that
+/// it got now would be cleared by nobody.
 __attribute__((cold, noinline)) static bool is_being_destroyed(const void *slot) {
-    const nd_object *object = nd__thread_record.destroying;
-    uintptr_t offset = (uintptr_t)slot - (uintptr_t)object;
-    if (offset >= nd__block_size(object))
-        return false;
-    nd__error(ND_ERROR_CLOSED, "edge_set: the %s is being destroyed, and takes no edges any more",
-              object->type->name);
-    return true;
+    for (const nd_destroying *at = nd__thread_record.destroying; at; at = at->outer) {
+        uintptr_t offset = (uintptr_t)slot - (uintptr_t)at->object;
+        if (offset >= nd__block_size(at->object))
+            continue;
+        nd__error(ND_ERROR_CLOSED,
+                  "edge_set: the %s is being destroyed, and takes no edges any more",
+                  at->object->type->name);
+        return true;
+    }
+    return false;
 }
 
 void nd_edge_set(void *slot, const void *target) {

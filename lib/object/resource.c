@@ -1,6 +1,7 @@
 // nd_resource: a user's memory or handle under management.
 #include "lib/base/cancel.h"
 #include "lib/base/error.h"
+#include "lib/base/user_code.h"
 #include "lib/base/versioned.h"
 #include "lib/object/object.h"
 
@@ -31,10 +32,10 @@ static void resource_destroy(nd_object *self) {
     if (!pointer || !resource->callbacks.free)
         return;
     ND__UNCANCELLED;
-    nd_error_state own, *error;
-    nd__error_begin(&own, &error);
+    nd_user_code code;
+    nd__user_code_begin(&code);
     resource->callbacks.free(pointer, resource->bytes);
-    nd__error_end(error);
+    nd__user_code_end(&code);
 }
 
 nd_resource *nd_resource_new(const char *type_name, void *pointer, size_t bytes,

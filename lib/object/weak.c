@@ -13,6 +13,7 @@
 #include "lib/base/error.h"
 #include "lib/base/fork.h"
 #include "lib/base/lock.h"
+#include "lib/base/user_code.h"
 #include "lib/object/gate.h"
 #include "lib/object/object.h"
 
@@ -193,10 +194,10 @@ void nd__weak_clear(nd_object *object) {
         nd__lock_release(lock);
         if (callback) {
             ND__UNCANCELLED;
-            nd_error_state own, *error;
-            nd__error_begin(&own, &error);
+            nd_user_code code;
+            nd__user_code_begin(&code);
             callback(data);
-            nd__error_end(error);
+            nd__user_code_end(&code);
         }
     }
 }

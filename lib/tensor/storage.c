@@ -9,6 +9,7 @@
 #include "lib/base/alloc.h"
 #include "lib/base/cancel.h"
 #include "lib/base/error.h"
+#include "lib/base/user_code.h"
 #include "lib/device/capture.h"
 #include "lib/device/registry.h"
 #include "lib/manager/adopt.h"
@@ -198,12 +199,12 @@ static void give_back(const nd_storage *storage, void *memory) {
         put_off(storage, memory);
         return;
     }
-    nd_error_state own, *error;
-    nd__error_begin(&own, &error);
+    nd_user_code code;
+    nd__user_code_begin(&code);
     if (!backend->host_accessible)
         (void)backend->synchronize(storage->accounted.device_index);
     storage->free(memory, storage->bytes);
-    nd__error_end(error);
+    nd__user_code_end(&code);
 }
 
 static void storage_destroy(nd_object *self) {

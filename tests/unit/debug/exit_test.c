@@ -96,6 +96,7 @@ static void test_values_that_mean_nothing_are_said(void **state) {
         const char *variable, *value, *expected; ///< "": nothing is said
     } cases[] = {
         {"ND_GC", "ON", "ndarc: ND_GC: \"ON\" is neither on, warn nor off\n"},
+        {"ND_GC", "o\n\x1b[31m", "ndarc: ND_GC: \"o\\x0a\\x1b[31m\" is neither on, warn nor off\n"},
         {"ND_GC", "on", ""},
         {"ND_GC", "off", ""},
         {"ND_GC", "", ""},

@@ -5,8 +5,9 @@
 
 typedef struct box {
     nd_object *edge;
-    nd_object *other; ///< borrowed: what `destroy` puts into an edge of `into`, or of its own
-    nd_object *into;  ///< borrowed
+    nd_object *other;  ///< borrowed: what `destroy` puts into an edge of `into`, or of its own
+    nd_object *into;   ///< borrowed
+    nd_object *closed; ///< borrowed: what `destroy` closes
 } box;
 
 static nd_status status_in_destroy;
@@ -24,6 +25,8 @@ static void box_clear(nd_object *self) {
 static void box_destroy(nd_object *self) {
     box *b = nd_object_get_data(self);
     box *into = b->into ? nd_object_get_data(b->into) : b;
+    if (b->closed)
+        nd_close(b->closed);
     if (!b->other)
         return;
     nd_error_clear();
@@ -84,6 +87,23 @@ static void test_edges_of_others_may_be_set_in_destroy(void **state) {
     assert_int_equal(nd_get_count(other), 2);
     nd_release(into);
     nd_release(other);
+}
+
+/// The one closes the other, which sets an edge in the one, whose edges are cut.
+static void test_edge_of_an_object_further_up_is_refused(void **state) {
+    (void)state;
+    for (int dies = 0; dies < 2; dies++) {
+        nd_object *other = box_new(NULL, NULL), *outer = box_new(NULL, NULL);
+        nd_object *inner = box_new(other, outer);
+        ((box *)nd_object_get_data(outer))->closed = inner;
+        if (!dies)
+            assert_ok(nd_close(outer));
+        nd_release(outer);
+        assert_int_equal(status_in_destroy, ND_ERROR_CLOSED);
+        assert_int_equal(nd_get_count(other), 1);
+        nd_release(inner);
+        nd_release(other);
+    }
 }
 
 static void test_edge_set_by_garbage_in_destroy_is_refused(void **state) {
@@ -153,6 +173,7 @@ int main(void) {
         ND_TEST(test_edge_of_its_own_is_refused_to_a_closing_object),
         ND_TEST(test_edge_of_its_own_is_refused_to_a_dying_object),
         ND_TEST(test_edges_of_others_may_be_set_in_destroy),
+        ND_TEST(test_edge_of_an_object_further_up_is_refused),
         ND_TEST(test_edge_set_by_garbage_in_destroy_is_refused),
         ND_TEST(test_list_that_is_closed_while_it_grows_takes_nothing),
     };

@@ -142,6 +142,20 @@ static void test_wrap_uses_the_memory_itself(void **state) {
     assert_int_equal(freed_bytes, 12);
 }
 
+static void wrap_another(void *pointer, size_t bytes) {
+    (void)bytes;
+    freed_blocks = 0;
+    nd_release(nd_wrap(calloc(3, 4), ND_SHAPE(3), ND_F32, count_free));
+    *(int *)pointer = freed_blocks;
+}
+
+static void test_what_the_function_of_a_wrapped_tensor_releases_is_freed_there(void **state) {
+    (void)state;
+    int freed = 0;
+    nd_release(nd_wrap(&freed, ND_SHAPE(1), ND_I32, wrap_another));
+    assert_int_equal(freed, 1);
+}
+
 static void test_wrap_that_fails_leaves_the_memory_with_the_caller(void **state) {
     (void)state;
     char bytes[16];
@@ -299,6 +313,7 @@ int main(void) {
         ND_TEST(test_storage_is_aligned_and_counted),
         ND_TEST(test_like_goes_where_the_other_is),
         ND_TEST(test_wrap_uses_the_memory_itself),
+        ND_TEST(test_what_the_function_of_a_wrapped_tensor_releases_is_freed_there),
         ND_TEST(test_wrap_that_fails_leaves_the_memory_with_the_caller),
         ND_TEST(test_F07_quota_refuses_and_nothing_stays),
         ND_TEST(test_bad_input_is_refused),
