@@ -143,7 +143,7 @@ ND_API uint64_t nd_memory_get_cached(nd_device_kind kind);
 /// @param bytes 0: nothing is kept. UINT64_MAX: as at first
 /// @return ND_OK, or the error; then nothing has changed. A kind without devices is none
 /// @errors ND_ERROR_INVALID_ARGUMENT (no such kind), ND_ERROR_STATE (inside a callback that a device
-///         runs)
+///         runs; for kinds but the CPU, while the thread captures a graph)
 /// @threads any
 ND_API nd_status nd_memory_set_cache_limit(nd_device_kind kind, uint64_t bytes);
 
@@ -169,7 +169,8 @@ typedef struct nd_memory_cache_stats {
 /// @param kind of device
 /// @param ret_stats begun with ND_MEMORY_CACHE_STATS_INIT
 /// @return ND_OK, or the error; then nothing is written
-/// @errors ND_ERROR_INVALID_ARGUMENT (NULL, no size or version, no such kind)
+/// @errors ND_ERROR_INVALID_ARGUMENT (NULL, no size or version, no such kind), ND_ERROR_STATE (for
+///         kinds but the CPU, while the thread captures a graph)
 /// @threads any
 ND_API nd_status nd_memory_get_cache_stats(nd_device_kind kind, nd_memory_cache_stats *ret_stats);
 

@@ -71,6 +71,13 @@ class Calls(Case):
         del x
         self.assertEqual(grad[0].item(), 2.0)
 
+    def test_results_that_are_called_name_are_declined(self):
+        module = nd.linear_module(nd.key_new(1), 2, 3, True)
+        parameter, name = nd.module_get_parameter_at(module, 0)
+        self.assertEqual((parameter.shape, name), ((3, 2), "weight"))
+        self.assertEqual(nd.module_get_parameter_at(module, 0, name=False).shape, (3, 2))
+        self.assertEqual(nd.new_struct("nd_module_type", version=1).version, 1)
+
     def test_indices_are_views(self):
         x = nd.reshape(nd.arange(0, 24, 1, "float64"), [2, 3, 4])
         self.assertEqual(x[1, 2, 3].item(), 23.0)

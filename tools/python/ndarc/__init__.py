@@ -313,7 +313,7 @@ class Map(Handle):
     def items(self):
         at = _ctypes.c_size_t(0)
         while (found := call("nd_map_next", self, at))[0]:
-            yield found[1].decode(), found[2]
+            yield found[1], found[2]
 
     def __iter__(self):
         return (name for name, _ in self.items())

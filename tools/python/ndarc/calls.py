@@ -220,7 +220,7 @@ class _Call:
             self.results.append(lambda: ctypes.string_at(text(), made.value) if text() else None)
         elif parameter.stars == 2:
             made = ctypes.c_char_p() if parameter.base == "char" else ctypes.c_void_p()
-            self.results.append(lambda: made.value if parameter.base == "char" else _handle(parameter, made.value))
+            self.results.append(lambda: _text(made.value) if parameter.base == "char" else _handle(parameter, made.value))
         elif parameter.base in headers.structs:
             made = new_struct(parameter.base)
             self.results.append(lambda: made)
@@ -285,15 +285,19 @@ def _handle(parameter, address):
     return _handle_of(address, parameter.base)
 
 
+def _text(value):
+    return None if value is None else value.decode(errors="replace")
+
+
 def _result(of, value):
     if of.stars == 1 and of.base == "char":
-        return None if value is None else value.decode(errors="replace")
+        return _text(value)
     if of.stars == 1 and of.base.startswith("nd_") and of.base not in headers.structs:
         return _handle(of, value)
     return value.value() if isinstance(value, Number) else value
 
 
-def call(name, *arguments, **keywords):
+def call(name, /, *arguments, **keywords):
     """Calls a function of the headers by its name: call("nd_add", x, y)."""
     if before_calls:
         before_calls()

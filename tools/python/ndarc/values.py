@@ -108,7 +108,7 @@ def struct_type(name):
     return _structs[name]
 
 
-def new_struct(name, **given):
+def new_struct(name, /, **given):
     """A struct as its _INIT leaves it, with these fields set."""
     return new_struct_for(name, "", given)
 
