@@ -455,6 +455,47 @@ static int lost_in_capture(void) {
     return nd_manager_get_total_objects(NULL) == 0 ? 0 : 3;
 }
 
+/// The thread can use the device that was not lost; what callbacks keep there is let go. `call` is what
+/// fails first on the other one.
+static int lost_beside_another(const char *call) {
+    nd_tensor *kept = full_on(cuda(0), SIZE, 3), *x = full_on(cuda(1), SIZE, 3);
+    nd_graph *graph = NULL;
+    if (nd_queue_callback(cuda(0), NULL, NULL, kept) != ND_OK)
+        return 1;
+    nd_release(kept);
+    nd_with_capture(cuda(1), &graph) {
+        cudart_fail(call, 1, cudaErrorIllegalAddress);
+        nd_release(nd_add(x, x));
+        nd_error_clear();
+    }
+    if (graph || nd_error_get_status() == ND_OK || nd_is_capturing())
+        return 2;
+    nd_release(x);
+    nd_error_clear();
+    if (nd_synchronize(cuda(0)) != ND_OK)
+        return 3;
+    nd_tensor *here = full_on(cuda(0), SIZE, 2);
+    nd_graph *other = NULL;
+    nd_with_capture(cuda(0), &other)(void) nd_add_(here, here);
+    if (nd_graph_launch(other) != ND_OK || sum_of(here) != 4.0 * SIZE)
+        return 4;
+    nd_release(other);
+    nd_release(here);
+    return nd_manager_get_total_objects(NULL) == 0 ? 0 : 5;
+}
+
+static int lost_at_launch(void) {
+    return lost_beside_another("cudaLaunchKernelExC");
+}
+
+static int lost_at_end(void) {
+    return lost_beside_another("cudaStreamEndCapture");
+}
+
+static int lost_at_exchange(void) {
+    return lost_beside_another("cudaThreadExchangeStreamCaptureMode");
+}
+
 static int child_with_graph(void) {
     nd_tensor *x = full_on(cuda(0), SIZE, 3), *total = full_on(cuda(0), SIZE, 0);
     nd_graph *graph = accumulating(x, total);
@@ -508,7 +549,8 @@ static int exit_with_graph(void) {
 
 static void test_C06_lost_forked_and_ended_with_graphs(void **state) {
     (void)state;
-    static const char *const names[] = {"lost_with_graph", "lost_in_capture", "child_with_graph",
+    static const char *const names[] = {"lost_with_graph", "lost_in_capture",  "lost_at_launch",
+                                        "lost_at_end",     "lost_at_exchange", "child_with_graph",
                                         "exit_with_graph"};
     char said[4096];
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -519,11 +561,10 @@ static void test_C06_lost_forked_and_ended_with_graphs(void **state) {
 }
 
 static const role roles[] = {
-    {"lost_with_graph", lost_with_graph},
-    {"lost_in_capture", lost_in_capture},
-    {"child_with_graph", child_with_graph},
-    {"exit_with_graph", exit_with_graph},
-    {NULL, NULL},
+    {"lost_with_graph", lost_with_graph},   {"lost_in_capture", lost_in_capture},
+    {"lost_at_launch", lost_at_launch},     {"lost_at_end", lost_at_end},
+    {"lost_at_exchange", lost_at_exchange}, {"child_with_graph", child_with_graph},
+    {"exit_with_graph", exit_with_graph},   {NULL, NULL},
 };
 
 int main(int argc, char **argv) {

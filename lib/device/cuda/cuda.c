@@ -183,6 +183,8 @@ nd_status nd__cuda_enter(int index, nd_cuda_device **ret_device, nd_cuda_caller 
     }
     if (status != ND_OK)
         return status;
+    if (!only_one)
+        nd__cuda_graph_free_thread();
     if (!atomic_load_explicit(&device->ready, memory_order_acquire)) {
         pthread_mutex_lock(&device->lock);
         if (!atomic_load_explicit(&device->ready, memory_order_relaxed)) {

@@ -231,6 +231,16 @@ static bool may_capture(cudaStream_t stream) {
            state != cudaStreamCaptureStatusNone;
 }
 
+/// CUDA still takes this thread for one that captures, on a device that was lost, and would keep it
+/// from calls on every other.
+static _Thread_local bool kept_in_capture;
+
+void nd__cuda_graph_free_thread(void) {
+    enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+    if (__builtin_expect(kept_in_capture, 0))
+        kept_in_capture = !exchange_mode(&mode);
+}
+
 /// Ends CUDA's capture, whatever it answers. Streams that cannot be got out of it are given up, and
 /// the next capture makes others.
 static nd_status stop(nd_cuda_device *device, cudaGraph_t *ret_graph) {
@@ -245,6 +255,7 @@ static nd_status stop(nd_cuda_device *device, cudaGraph_t *ret_graph) {
         if (unwanted)
             (void)nd__cuda_status(cudaGraphDestroy(unwanted));
     }
+    kept_in_capture = may_capture(*handle);
     for (int place = 0; place < ND__CUDA_STREAMS; place++) {
         nd_cuda_stream *stream = &device->capturing[place];
         if (stream->handle && stream->joined && may_capture(stream->handle)) {

@@ -13,6 +13,10 @@ nd_status nd__cuda_graph_allocate(const nd_cuda_stream *stream, size_t bytes, vo
 /// go back behind its end.
 void nd__cuda_graph_put_off(void *pointer);
 
+/// Behind a capture of a device that was lost in it, on a thread that has entered another one: gets the
+/// thread out of what CUDA takes for a capture still.
+void nd__cuda_graph_free_thread(void);
+
 /// How work that was queued on a stream went. Captured work that failed breaks its graph.
 void nd__cuda_graph_note(const nd_cuda_stream *stream, nd_status status);
 #endif
