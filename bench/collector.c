@@ -13,7 +13,7 @@
 // The rivals do the same work: as many objects of one reference each in the same rings, nothing
 // collected while they are made, the memory of every one given back before the clock stops.
 //
-// T11 takes turns with Nim, a pass of ours and one of Nim's, and T12 and T13 take turns between their two
+// T11 takes turns, over its three sizes a pass of ours and a process of Nim's, and T12 and T13 take turns between their two
 // models: a neighbour who takes half of the core for some seconds spoils some passes of each, and not all of one.
 #include "bench/support/measure.h"
 #include "bench/support/metrics.h"
@@ -28,7 +28,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { MILLION = 1000000, RING_TURNS = 9, BOUNDARY_TURNS = 9, BOUNDARY_REPEATS = 223 };
+enum { MILLION = 1000000, RINGS = 3, RING_TURNS = 15, BOUNDARY_TURNS = 9, BOUNDARY_REPEATS = 223 };
 enum { ESCAPE_REPEATS = 1001, PAUSE_REPEATS = 3 };
 enum { NIM, CPYTHON, THOUSAND };
 
@@ -104,24 +104,28 @@ static double rings_ns(size_t ring) {
     return report.collected_objects == MILLION ? ns : (double)NAN;
 }
 
-/// Median of ours, and of Nim's, which is 0 when it did not run.
-static double rings_in_turns_ns(size_t ring, bench_peer *nim, double *ret_nim) {
-    *ret_nim = 0;
-    double ours[RING_TURNS];
-    double nims[RING_TURNS];
-    char size[24];
-    snprintf(size, sizeof size, "%zu", ring);
-    rings_ns(ring); // warms up
-    for (int turn = 0; turn < RING_TURNS; turn++) {
-        ours[turn] = rings_ns(ring);
-        if (isnan(ours[turn]))
-            return NAN;
-        if (turn == 0 || nim->ran)
-            bench_peer_run_own(nim, "nim_orc", size, "nim");
-        nims[turn] = nim->ran ? bench_peer_number(nim, "ns_per_object") : 0;
+/// Medians of ours and of Nim's, which are 0 when it did not run, for lines of rings of one size each.
+static void measure_rings(const size_t *sizes, bench_metric *metrics, bench_peer *nim) {
+    double ours[RINGS][RING_TURNS];
+    double nims[RINGS][RING_TURNS];
+    for (size_t i = 0; i < RINGS; i++)
+        rings_ns(sizes[i]); // warms up
+    for (int turn = 0; turn < RING_TURNS; turn++)
+        for (size_t i = 0; i < RINGS; i++) {
+            char size[24];
+            snprintf(size, sizeof size, "%zu", sizes[i]);
+            bench_progress_show(metrics[i].work, (double)(turn + 1) / (2 * RING_TURNS));
+            ours[i][turn] = rings_ns(sizes[i]);
+            if (isnan(ours[i][turn]))
+                return;
+            if ((turn == 0 && i == 0) || nim->ran)
+                bench_peer_run_own(nim, "nim_orc", size, "nim");
+            nims[i][turn] = nim->ran ? bench_peer_number(nim, "ns_per_object") : 0;
+        }
+    for (size_t i = 0; i < RINGS; i++) {
+        metrics[i].ours = bench_median(ours[i], RING_TURNS);
+        metrics[i].rivals[NIM] = nim->ran ? bench_median(nims[i], RING_TURNS) : 0;
     }
-    *ret_nim = nim->ran ? bench_median(nims, RING_TURNS) : 0;
-    return bench_median(ours, RING_TURNS);
 }
 
 /// A live model: a ring of `size`, in a manager of its own.
@@ -283,7 +287,7 @@ typedef struct row {
     int beside;           ///< the column that the ratio is of
 } row;
 
-/// In this order: those of the last part have a second thread in the process.
+/// In this order, rings first: those of the last part have a second thread in the process.
 static const row rows[] = {
     {"dead rings of 2, per object", "T11_ring2_ns_per_object", 2, NULL, NULL, "ns", 1, 0, NIM},
     {"dead rings of 100, per object", "T11_ring100_ns_per_object", 100, NULL, NULL, "ns", 1, 0,
@@ -314,10 +318,10 @@ enum { METRICS = sizeof rows / sizeof rows[0], WITH_ONE_THREAD = 11 };
 
 /// The collector is on.
 static void measure(bench_metric *metrics, bench_peer *nim) {
+    size_t sizes[RINGS];
     for (size_t i = 0; i < METRICS; i++) {
         const row *row = &rows[i];
-        bench_metric *metric = &metrics[i];
-        *metric = (bench_metric){
+        metrics[i] = (bench_metric){
             .work = row->work,
             .name = row->name,
             .unit = row->unit,
@@ -326,16 +330,20 @@ static void measure(bench_metric *metrics, bench_peer *nim) {
             .target = row->target,
             .beside = 1u << row->beside,
         };
-        bench_progress_show(row->work, (double)i / (METRICS + 1));
+        if (i < RINGS)
+            sizes[i] = row->size;
+    }
+    measure_rings(sizes, metrics, nim);
+    for (size_t i = RINGS; i < METRICS; i++) {
+        const row *row = &rows[i];
+        bench_progress_show(row->work, (double)(i + METRICS) / (2 * METRICS + 1));
         if (i == WITH_ONE_THREAD && !begin_second_thread())
             continue;
         if (row->figure) {
-            metric->ours = row->figure(row->size);
-        } else if (!row->boundary) {
-            metric->ours = rings_in_turns_ns(row->size, nim, &metric->rivals[NIM]);
+            metrics[i].ours = row->figure(row->size);
         } else if (row->size == MILLION) { // the line before is of a thousand
-            metric->ours = beside_models_ns(row->boundary, &metric->rivals[THOUSAND]);
-            metrics[i - 1].ours = metric->rivals[THOUSAND];
+            metrics[i].ours = beside_models_ns(row->boundary, &metrics[i].rivals[THOUSAND]);
+            metrics[i - 1].ours = metrics[i].rivals[THOUSAND];
         }
     }
 }
@@ -360,7 +368,7 @@ int main(int argc, char **argv) {
                                                   "the same with 1,000 objects elsewhere, the line "
                                                   "before; flat is a ratio of 1.1 at most"}}};
     measure(metrics, &nim);
-    bench_progress_show("CPython", (double)METRICS / (METRICS + 1));
+    bench_progress_show("CPython", (double)(2 * METRICS) / (2 * METRICS + 1));
     bench_peer_run_own(&cpython, "cpython_gc.py", NULL, "python3");
     return bench_table_finish(&table, &files);
 }
