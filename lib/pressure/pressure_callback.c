@@ -11,6 +11,7 @@
 #include "lib/base/fork.h"
 #include "lib/base/lock.h"
 #include "lib/base/thread.h"
+#include "lib/base/user_code.h"
 #include "lib/base/versioned.h"
 #include "lib/manager/account.h"
 #include "lib/manager/manager.h"
@@ -37,10 +38,10 @@ static void drop(nd__memory_callback *record) {
     nd__alloc_free(record);
     if (!callback.free)
         return;
-    nd_error_state own, *error;
-    nd__error_begin(&own, &error);
+    nd_user_code code;
+    nd__user_code_begin(&code);
     callback.free(callback.data);
-    nd__error_end(error);
+    nd__user_code_end(&code);
 }
 
 /// Puts a record in the place of a manager's. False: the manager is closed.
@@ -113,12 +114,12 @@ static bool run(nd__memory_callback *record, nd_pressure *pressure, nd_status st
     };
     nd_thread *thread = nd__thread();
     uint64_t before = nd__account_bytes(&nd__manager_root, pressure->kind);
-    nd_error_state own, *error;
-    nd__error_begin(&own, &error);
+    nd_user_code code;
+    nd__user_code_begin(&code);
     thread->in_memory_callback = true;
     bool gave_up = record->callback.give_up(&told, record->callback.data);
     thread->in_memory_callback = false;
-    nd__error_end(error);
+    nd__user_code_end(&code);
     uint64_t after = nd__account_bytes(&nd__manager_root, pressure->kind);
     pressure->callbacks++;
     nd__pressure_brought(pressure, ND_MEMORY_STAGE_CALLBACK, before > after ? before - after : 0);

@@ -50,6 +50,12 @@ static void work_with_memory(void *pointer, size_t bytes) {
     work();
 }
 
+static bool gives_nothing_up(const nd_memory_pressure *pressure, void *data) {
+    (void)pressure;
+    (void)data;
+    return false;
+}
+
 static void work_with_data(void *data) {
     (void)data;
     work();
@@ -110,6 +116,14 @@ static void test_what_dies_in_code_of_the_program_is_freed_there(void **state) {
     nd_release(closed);
 
     nd_release(resource_new(work_with_memory));
+    expect_calls(1);
+
+    nd_manager *manager = nd_manager_new(NULL, "with a callback");
+    nd_memory_callback callback = ND_MEMORY_CALLBACK_INIT;
+    callback.give_up = gives_nothing_up;
+    callback.free = work_with_data;
+    assert_ok(nd_memory_set_callback(manager, &callback));
+    nd_release(manager);
     expect_calls(1);
 
     nd_object *target = nd_object_new(&plain, 8);
