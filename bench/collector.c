@@ -13,8 +13,9 @@
 // The rivals do the same work: as many objects of one reference each in the same rings, nothing
 // collected while they are made, the memory of every one given back before the clock stops.
 //
-// T11 takes turns, over its three sizes a pass of ours and a process of Nim's, and T12 and T13 take turns between their two
-// models: a neighbour who takes half of the core for some seconds spoils some passes of each, and not all of one.
+// T11 takes turns, over its three sizes a pass of ours and a process of Nim's, and T12 and T13 take
+// turns between their two models: a neighbour who takes half of the core for some seconds spoils
+// some passes of each, and not all of one.
 #include "bench/support/measure.h"
 #include "bench/support/metrics.h"
 #include "bench/support/peer.h"
@@ -104,7 +105,7 @@ static double rings_ns(size_t ring) {
     return report.collected_objects == MILLION ? ns : (double)NAN;
 }
 
-/// Medians of ours and of Nim's, which are 0 when it did not run, for lines of rings of one size each.
+/// Writes the medians of ours, and of Nim's where it ran, to one line for each size of rings.
 static void measure_rings(const size_t *sizes, bench_metric *metrics, bench_peer *nim) {
     double ours[RINGS][RING_TURNS];
     double nims[RINGS][RING_TURNS];
@@ -120,11 +121,12 @@ static void measure_rings(const size_t *sizes, bench_metric *metrics, bench_peer
                 return;
             if ((turn == 0 && i == 0) || nim->ran)
                 bench_peer_run_own(nim, "nim_orc", size, "nim");
-            nims[i][turn] = nim->ran ? bench_peer_number(nim, "ns_per_object") : 0;
+            nims[i][turn] = bench_peer_number(nim, "ns_per_object"); // NaN when it did not run
         }
     for (size_t i = 0; i < RINGS; i++) {
         metrics[i].ours = bench_median(ours[i], RING_TURNS);
-        metrics[i].rivals[NIM] = nim->ran ? bench_median(nims[i], RING_TURNS) : 0;
+        if (nim->ran)
+            metrics[i].rivals[NIM] = bench_median(nims[i], RING_TURNS);
     }
 }
 

@@ -147,7 +147,6 @@ static void test_what_dies_in_code_of_the_program_is_freed_there(void **state) {
 /// Holds the next one as a plain handle, which its `destroy` releases.
 typedef struct link {
     nd_object *next;
-    int number;
 } link;
 
 static int died, deepest, depth;
