@@ -17,33 +17,48 @@
 // The C library lets a fork cut the loader in two: in the child what another thread was opening would be
 // known, but not whole, and the child would crash in the next look for a name. So a fork waits for
 // who is inside, and they for it. Several may be inside: the loader has a lock of its own.
-static pthread_rwlock_t fork_lock = PTHREAD_RWLOCK_INITIALIZER; ///< written by who forks
+// Where a fork leaves the child a lock of pthread's for readers, nobody can give it back there.
+static pthread_mutex_t door = PTHREAD_MUTEX_INITIALIZER; ///< over `inside`; held by who forks
+static pthread_cond_t all_left = PTHREAD_COND_INITIALIZER;
+static unsigned inside;                    ///< threads
 static _Thread_local unsigned inside_here; ///< a library's constructor may come here again, or fork
 
 static void enter_loader(void) {
-    if (inside_here++ == 0)
-        pthread_rwlock_rdlock(&fork_lock);
+    if (inside_here++ > 0)
+        return;
+    pthread_mutex_lock(&door);
+    inside++;
+    pthread_mutex_unlock(&door);
 }
 
 static void leave_loader(void) {
-    if (--inside_here == 0)
-        pthread_rwlock_unlock(&fork_lock);
+    if (--inside_here > 0)
+        return;
+    pthread_mutex_lock(&door);
+    if (--inside == 0)
+        pthread_cond_broadcast(&all_left);
+    pthread_mutex_unlock(&door);
 }
 
+/// A wait would let the thread be cancelled, and fork() does not.
 static void before_fork(void) {
-    if (inside_here == 0)
-        pthread_rwlock_wrlock(&fork_lock);
+    int state;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+    pthread_mutex_lock(&door);
+    while (inside > 0 && inside_here == 0)
+        pthread_cond_wait(&all_left, &door);
+    pthread_setcancelstate(state, NULL);
 }
 
 static void in_parent(void) {
-    if (inside_here == 0)
-        pthread_rwlock_unlock(&fork_lock);
+    pthread_mutex_unlock(&door);
 }
 
+/// Of the threads inside, this one alone is there, and nobody waits.
 static void in_child(void) {
-    pthread_rwlock_init(&fork_lock, NULL);
-    if (inside_here > 0)
-        pthread_rwlock_rdlock(&fork_lock);
+    inside = inside_here > 0;
+    pthread_cond_init(&all_left, NULL);
+    pthread_mutex_unlock(&door);
 }
 
 __attribute__((constructor)) static void watch_forks(void) {

@@ -1,0 +1,71 @@
+// Libraries that are opened when they are first wanted, by the children of a fork too.
+#include "lib/base/optional.h"
+#include "tests/testing.h"
+#include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define USUAL "libm.so.6"
+
+static void test_a_file_that_is_not_there_is_no_shortage(void **state) {
+    (void)state;
+    bool shortage = false;
+    assert_null(nd__optional_open_file("libnowhere.so.7", &shortage));
+    assert_false(shortage);
+    assert_non_null(nd__optional_open_file(USUAL, &shortage));
+    assert_false(shortage);
+}
+
+/// ThreadSanitizer too looks at what the child does with the locks of its parent.
+static void open_in_children(int depth) {
+    pid_t child = fork();
+    if (child == 0) {
+        alarm(60);
+        bool shortage = false;
+        for (int i = 0; i < 3; i++)
+            if (!nd__optional_open_file(USUAL, &shortage) || shortage)
+                _exit(1);
+        if (depth > 0)
+            open_in_children(depth - 1);
+        _exit(0);
+    }
+    int status = -1;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+static void test_F31_a_child_and_its_children_open_libraries(void **state) {
+    (void)state;
+    for (int i = 0; i < 20; i++)
+        open_in_children(2);
+}
+
+static void *open_often(void *data) {
+    bool shortage = false;
+    for (int i = 0; i < 500; i++)
+        nd__optional_open_file(i % 2 ? USUAL : "libnowhere.so.7", &shortage);
+    return data;
+}
+
+static void test_F31_threads_that_fork_and_open_wait_for_each_other_and_end(void **state) {
+    (void)state;
+    alarm(300);
+    pthread_t threads[3];
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, open_often, NULL), 0);
+    for (int i = 0; i < 20; i++)
+        open_in_children(0);
+    for (int i = 0; i < 3; i++)
+        pthread_join(threads[i], NULL);
+    alarm(0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        ND_TEST(test_a_file_that_is_not_there_is_no_shortage),
+        ND_TEST(test_F31_a_child_and_its_children_open_libraries),
+        ND_TEST(test_F31_threads_that_fork_and_open_wait_for_each_other_and_end),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
