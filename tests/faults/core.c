@@ -259,7 +259,11 @@ static void test_F03_a_disposal_asks_for_memory(void **state) {
         nd__alloc_should_fail = NULL;
         reached = allocations >= n;
         assert_ok(status);
+#if ND_COLLECT_EVERYWHERE // the collections before it take their memory without asking
+        assert_in_range(asked, 0, reached);
+#else
         assert_int_equal(asked, reached ? 1 : 0);
+#endif
         for (uint32_t i = 0; i < 4; i++) {
             assert_true(nd_is_closed(held[i]));
             nd_release(held[i]);

@@ -88,13 +88,6 @@ static void refuse(int launches, nd_status sparing) {
     sparing_answer = sparing;
 }
 
-/// A list that nothing holds but itself.
-static void make_garbage(void) {
-    nd_auto nd_list *list = nd_list_new();
-    assert_handle(list);
-    assert_ok(nd_list_append(list, list));
-}
-
 /// 1 + 2 on the device, in a manager of its own that ends as it began but for the result.
 static nd_tensor *sum_below(nd_manager *manager) {
     nd_tensor *sum = NULL;
@@ -115,6 +108,14 @@ static void assert_three(const nd_tensor *sum) {
     assert_int_equal(nd_error_get_status(), ND_OK);
 }
 
+#if !ND_COLLECT_EVERYWHERE // else the garbage is collected before the kernel is refused
+/// A list that nothing holds but itself.
+static void make_garbage(void) {
+    nd_auto nd_list *list = nd_list_new();
+    assert_handle(list);
+    assert_ok(nd_list_append(list, list));
+}
+
 static void test_a_kernel_runs_again_when_the_collector_has_freed_something(void **state) {
     (void)state;
     nd_auto nd_manager *manager = nd_manager_new(NULL, "short");
@@ -126,6 +127,7 @@ static void test_a_kernel_runs_again_when_the_collector_has_freed_something(void
     assert_int_equal(refused, 1);
     assert_int_equal(spared, 0);
 }
+#endif
 
 static void test_the_way_that_takes_less_is_the_last(void **state) {
     (void)state;
@@ -166,7 +168,9 @@ static void test_a_kernel_without_memory_says_who_holds_it(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+#if !ND_COLLECT_EVERYWHERE
         ND_TEST(test_a_kernel_runs_again_when_the_collector_has_freed_something),
+#endif
         ND_TEST(test_the_way_that_takes_less_is_the_last),
         ND_TEST(test_a_kernel_without_memory_says_who_holds_it),
     };
