@@ -158,10 +158,13 @@ static inline void assert_same_gradients(const char *what, const nd_module *a, c
 static inline void assert_same_parameters(const nd_module *a, const nd_module *b,
                                           double tolerance) {
     for (size_t i = 0; i < nd_module_get_parameter_count(a); i++) {
-        const nd_tensor *x = nd_module_get_parameter_at(a, i, NULL);
+        const char *name;
+        const nd_tensor *x = nd_module_get_parameter_at(a, i, &name);
         const nd_tensor *y = nd_module_get_parameter_at(b, i, NULL);
         for (int64_t n = 0; n < nd_get_numel(x); n++)
-            assert_true(fabs(element_at(x, n) - element_at(y, n)) <= tolerance);
+            if (!(fabs(element_at(x, n) - element_at(y, n)) <= tolerance))
+                fail_msg("%s[%lld]: %.9g and %.9g", name, (long long)n, element_at(x, n),
+                         element_at(y, n));
     }
 }
 #endif

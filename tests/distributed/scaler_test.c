@@ -67,6 +67,16 @@ static nd_loss_scaler *scaler_new(void) {
     return scaler;
 }
 
+/// The gradient of the keys' bias is rounding alone; with the usual epsilon a step of Adam makes it as
+/// large as any other.
+static nd_optimizer *optimizer_new(const nd_module *module) {
+    nd_adam_options options = ND_ADAM_OPTIONS_INIT;
+    options.eps = 1e-4;
+    nd_optimizer *optimizer = nd_adam(module, &options);
+    assert_handle(optimizer);
+    return optimizer;
+}
+
 static nd_data_parallel *parallel_new(const nd_module *module, const nd_communicator *world,
                                       bool sharded) {
     nd_data_parallel_options options = ND_DATA_PARALLEL_OPTIONS_INIT;
@@ -81,10 +91,10 @@ static void train(const kind *k, const nd_communicator *world, bool sharded) {
     place at = {.rank = nd_communicator_get_rank(world), .ranks = nd_communicator_get_size(world)};
     nd_auto nd_module *module = k->make(100 + (uint64_t)at.rank);
     nd_auto nd_data_parallel *parallel = parallel_new(module, world, sharded);
-    nd_auto nd_optimizer *optimizer = nd_adam(module, NULL);
+    nd_auto nd_optimizer *optimizer = optimizer_new(module);
     nd_auto nd_loss_scaler *scaler = scaler_new();
     nd_auto nd_module *alone = k->make(100);
-    nd_auto nd_optimizer *optimizer_alone = nd_adam(alone, NULL);
+    nd_auto nd_optimizer *optimizer_alone = optimizer_new(alone);
     nd_auto nd_loss_scaler *scaler_alone = scaler_new();
     for (; at.step < STEPS; at.step++) {
         double norm = 0, norm_alone = 0;
@@ -94,7 +104,7 @@ static void train(const kind *k, const nd_communicator *world, bool sharded) {
         assert_int_equal(stepped, expected);
         assert_true(nd_loss_scaler_get_scale(scaler) == nd_loss_scaler_get_scale(scaler_alone));
         assert_true(expected ? fabs(norm - norm_alone) <= 1e-5 : at.step % 2 || !isfinite(norm));
-        assert_same_parameters(module, alone, 1e-3);
+        assert_same_parameters(module, alone, 1e-4);
     }
 }
 
