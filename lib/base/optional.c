@@ -18,15 +18,27 @@
 // known, but not whole, and the child would crash in the next look for a name. So a fork waits for
 // who is inside, and they for it. Several may be inside: the loader has a lock of its own.
 // Where a fork leaves the child a lock of pthread's for readers, nobody can give it back there.
-static pthread_mutex_t door = PTHREAD_MUTEX_INITIALIZER; ///< over `inside`; held by who forks
-static pthread_cond_t all_left = PTHREAD_COND_INITIALIZER;
-static unsigned inside;                    ///< threads
+static pthread_mutex_t door = PTHREAD_MUTEX_INITIALIZER; ///< over what follows; held by who forks
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+static unsigned inside;  ///< threads
+static unsigned waiting; ///< to fork
+static bool turn;        ///< of who waits to fork: all have left, and nobody enters before it
 static _Thread_local unsigned inside_here; ///< a library's constructor may come here again, or fork
+
+/// A wait would let the thread be cancelled; neither fork() nor opening does.
+static void wait_at_door(void) {
+    int state;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+    pthread_cond_wait(&changed, &door);
+    pthread_setcancelstate(state, NULL);
+}
 
 static void enter_loader(void) {
     if (inside_here++ > 0)
         return;
     pthread_mutex_lock(&door);
+    while (turn)
+        wait_at_door();
     inside++;
     pthread_mutex_unlock(&door);
 }
@@ -35,29 +47,35 @@ static void leave_loader(void) {
     if (--inside_here > 0)
         return;
     pthread_mutex_lock(&door);
-    if (--inside == 0)
-        pthread_cond_broadcast(&all_left);
+    if (--inside == 0 && waiting > 0) {
+        turn = true;
+        pthread_cond_broadcast(&changed);
+    }
     pthread_mutex_unlock(&door);
 }
 
-/// A wait would let the thread be cancelled, and fork() does not.
 static void before_fork(void) {
-    int state;
-    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
     pthread_mutex_lock(&door);
-    while (inside > 0 && inside_here == 0)
-        pthread_cond_wait(&all_left, &door);
-    pthread_setcancelstate(state, NULL);
+    if (inside_here > 0)
+        return;
+    waiting++;
+    while (inside > 0)
+        wait_at_door();
+    waiting--;
+    turn = false;
 }
 
 static void in_parent(void) {
+    pthread_cond_broadcast(&changed);
     pthread_mutex_unlock(&door);
 }
 
 /// Of the threads inside, this one alone is there, and nobody waits.
 static void in_child(void) {
     inside = inside_here > 0;
-    pthread_cond_init(&all_left, NULL);
+    waiting = 0;
+    turn = false;
+    pthread_cond_init(&changed, NULL);
     pthread_mutex_unlock(&door);
 }
 
