@@ -5,7 +5,7 @@
 #include "lib/base/fork.h"
 #include "lib/base/pause.h"
 #include "lib/base/thread.h"
-#include "lib/base/user_code.h"
+#include "lib/object/user_code.h"
 
 #ifdef ND_MODEL // nobody there is short of memory
 void nd__running_begin(void) {

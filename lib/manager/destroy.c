@@ -10,7 +10,6 @@
 #include "lib/base/error.h"
 #include "lib/base/lock.h"
 #include "lib/base/thread.h"
-#include "lib/base/user_code.h"
 #include "lib/manager/adopt.h"
 #include "lib/manager/member.h"
 #include "lib/manager/shard.h"
@@ -22,6 +21,7 @@
 #include "lib/object/gate.h"
 #include "lib/object/name.h"
 #include "lib/object/object.h"
+#include "lib/object/user_code.h"
 #include "lib/object/weak.h"
 
 /// Runs the `destroy` of a user's object, which must not set edges in it, nor touch the program's

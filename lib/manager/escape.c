@@ -9,11 +9,11 @@
 #include "lib/base/atomics.h"
 #include "lib/base/lock.h"
 #include "lib/base/thread.h"
-#include "lib/base/user_code.h"
 #include "lib/manager/charge.h"
 #include "lib/manager/manager.h"
 #include "lib/manager/shard.h"
 #include "lib/object/object.h"
+#include "lib/object/user_code.h"
 #include <stdio.h>
 
 enum { SITE_SLOTS = 64 };

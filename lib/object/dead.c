@@ -8,7 +8,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/pause.h"
 #include "lib/base/thread.h"
-#include "lib/base/user_code.h"
+#include "lib/object/user_code.h"
 #include "lib/object/callback.h"
 #include "lib/object/gate.h"
 #include "lib/object/object.h"

@@ -1,7 +1,7 @@
 // nd_resource: a user's memory or handle under management.
 #include "lib/base/cancel.h"
 #include "lib/base/error.h"
-#include "lib/base/user_code.h"
+#include "lib/object/user_code.h"
 #include "lib/base/versioned.h"
 #include "lib/object/object.h"
 

@@ -13,7 +13,7 @@
 #include "lib/base/error.h"
 #include "lib/base/fork.h"
 #include "lib/base/lock.h"
-#include "lib/base/user_code.h"
+#include "lib/object/user_code.h"
 #include "lib/object/gate.h"
 #include "lib/object/object.h"
 

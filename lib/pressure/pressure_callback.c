@@ -11,7 +11,7 @@
 #include "lib/base/fork.h"
 #include "lib/base/lock.h"
 #include "lib/base/thread.h"
-#include "lib/base/user_code.h"
+#include "lib/object/user_code.h"
 #include "lib/base/versioned.h"
 #include "lib/manager/account.h"
 #include "lib/manager/manager.h"

@@ -9,7 +9,7 @@
 #include "lib/base/alloc.h"
 #include "lib/base/cancel.h"
 #include "lib/base/error.h"
-#include "lib/base/user_code.h"
+#include "lib/object/user_code.h"
 #include "lib/device/capture.h"
 #include "lib/device/registry.h"
 #include "lib/manager/adopt.h"

@@ -193,10 +193,91 @@ static void test_destructors_that_release_each_other_nest_a_few_times(void **sta
     assert_in_range(deepest, 2, 20);
 }
 
+// ------------------------------------------------------------------------- deeper than code nests
+
+enum { NESTED = 8, DEEP = 20, EACH = 3 };
+
+static int told, prompt, alive, most_alive;
+static nd_weak *watching[DEEP * DEEP];
+
+static void tell(void *data) {
+    ++*(int *)data;
+    told++;
+}
+
+static void no_longer_alive(void *pointer, size_t bytes) {
+    (void)pointer;
+    (void)bytes;
+    alive--;
+}
+
+/// What is told of a target that waits comes while its weak reference is there, and never behind that:
+/// the program may have let go of what the callback uses.
+static void watch_what_dies(void) {
+    int heard = 0;
+    nd_object *target = nd_object_new(&plain, 8);
+    nd_weak *weak = nd_weak_new(target);
+    assert_ok(nd_weak_set_callback(weak, tell, &heard));
+    nd_release(target);
+    assert_null(nd_weak_get(weak));
+    nd_release(weak);
+    assert_in_range(heard, 0, 1);
+    prompt += heard;
+}
+
+static void keep_watching(int i) {
+    static int heard;
+    nd_object *target = nd_object_new(&plain, 8);
+    watching[i] = nd_weak_new(target);
+    assert_ok(nd_weak_set_callback(watching[i], tell, &heard));
+    nd_release(target);
+}
+
+/// Holds the next one, which it releases at last.
+static void busy_destroy(nd_object *self) {
+    for (int i = 0; i < EACH; i++) {
+        nd_resource *made = resource_new(no_longer_alive);
+        alive++;
+        most_alive = alive > most_alive ? alive : most_alive;
+        nd_release(made);
+    }
+    watch_what_dies();
+    if (died < DEEP * DEEP)
+        keep_watching(died);
+    link_destroy(self);
+}
+
+static const nd_type busy_type = {.size = sizeof(nd_type),
+                                  .version = 1,
+                                  .name = "busy",
+                                  .flags = ND_TYPE_GREEN,
+                                  .destroy = busy_destroy};
+
+static void test_what_waits_is_freed_in_the_order_of_releases(void **state) {
+    (void)state;
+    int length = 2000;
+    told = prompt = alive = most_alive = died = depth = 0;
+    nd_object *chain = NULL;
+    for (int i = 0; i < length; i++) {
+        nd_object *made = nd_object_new(&busy_type, sizeof(link));
+        ((link *)nd_object_get_data(made))->next = chain;
+        chain = made;
+    }
+    nd_release(chain);
+    assert_int_equal(died, length);
+    assert_in_range(prompt, 1, NESTED);
+    assert_int_equal(told, DEEP * DEEP + prompt);
+    for (int i = 0; i < DEEP * DEEP; i++)
+        nd_release(watching[i]);
+    assert_int_equal(alive, 0);
+    assert_in_range(most_alive, 1, DEEP * EACH);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_what_dies_in_code_of_the_program_is_freed_there),
         ND_TEST(test_destructors_that_release_each_other_nest_a_few_times),
+        ND_TEST(test_what_waits_is_freed_in_the_order_of_releases),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

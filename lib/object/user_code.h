@@ -4,9 +4,11 @@
 // keeps no more than any other code, and what it counts adds up.
 //
 // That nests so often and no more, since destructors may release what has destructors: further down
-// what dies waits for the loop that runs there, as it does inside the library.
-#ifndef ND_LIB_BASE_USER_CODE_H
-#define ND_LIB_BASE_USER_CODE_H
+// what dies waits for the loop that runs there, which takes it in the order of its last releases, and
+// before all that waited already. So what a destructor made and released is gone before the next one
+// of a chain runs.
+#ifndef ND_LIB_OBJECT_USER_CODE_H
+#define ND_LIB_OBJECT_USER_CODE_H
 #include "lib/base/error.h"
 #include "lib/base/thread.h"
 
@@ -16,6 +18,7 @@ typedef struct nd_user_code {
     nd_error_state error; ///< its own
     nd_error_state *outer_error;
     bool nested; ///< a loop further up destroys objects, those on `dead` next
+    bool waits;  ///< likewise, and what dies here waits for it
     nd_object *dead;
 } nd_user_code;
 
