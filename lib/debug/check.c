@@ -59,15 +59,14 @@ static nd_status check_manager(nd_manager *manager) {
                   : ND_OK;
 }
 
-/// What the managers below hold by their accounts: one that ends now, which nobody can retain any
-/// more, is among them until it is closed.
+/// Of the managers below: one that ends now, which nobody can retain any more, is among them until it
+/// has left.
 static uint64_t bytes_of_children(nd_manager *manager, nd_device_kind kind) {
     uint64_t bytes = 0;
     for (nd_shard *shard = nd__shard_first(manager); shard; shard = nd__shard_next(shard)) {
         nd__lock_acquire(&shard->lock);
         for (nd_manager *child = shard->children; child; child = child->next_sibling)
-            if (nd__atomic_load(&child->state, relaxed) != ND__MANAGER_CLOSED)
-                bytes += nd__account_bytes(child, kind);
+            bytes += nd__account_held(child, kind);
         nd__lock_release(&shard->lock);
     }
     return bytes;
@@ -78,7 +77,7 @@ static nd_status check_account(nd_manager *manager) {
     const nd__counters count = nd__shard_total(manager);
     for (nd_device_kind kind = 0; kind < ND__KIND_PLACES; kind++) {
         uint64_t sum = count.own_bytes[kind] + bytes_of_children(manager, kind);
-        uint64_t account = nd__account_bytes(manager, kind);
+        uint64_t account = nd__account_held(manager, kind);
         if (sum != account)
             return nd__error(ND_ERROR_STATE,
                              "debug_check: manager %s: its objects and children hold %" PRIu64

@@ -17,6 +17,15 @@ uint64_t nd__account_bytes(const nd_manager *handle, nd_device_kind kind) {
     return sum >= UINT64_C(3) << 62 ? 0 : sum;
 }
 
+uint64_t nd__account_held(const nd_manager *handle, nd_device_kind kind) {
+    nd_manager *manager = (nd_manager *)(uintptr_t)handle;
+    uint64_t bytes = nd__account_bytes(manager, kind), past = 0;
+    if (nd__atomic_load(&manager->closer, relaxed) == &nd__thread_record)
+        for (; manager && manager->below_top; manager = manager->deeper)
+            past += nd__atomic_load(&manager->carried[kind], relaxed);
+    return bytes - past;
+}
+
 uint64_t nd__account_peak(nd_manager *manager, nd_device_kind kind) {
     nd__atomic_raise(&manager->peak_bytes[kind], nd__account_bytes(manager, kind));
     return nd__atomic_load_relaxed(&manager->peak_bytes[kind]);

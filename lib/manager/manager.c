@@ -365,7 +365,7 @@ nd_status nd_manager_get_stats(const nd_manager *handle, nd_manager_stats *ret_s
     stats.escaped_objects = count.escaped;
     for (int kind = 0; kind < ND__KIND_PLACES; kind++) {
         stats.live_bytes[kind] = count.own_bytes[kind];
-        stats.subtree_bytes[kind] = nd__account_bytes(manager, (nd_device_kind)kind);
+        stats.subtree_bytes[kind] = nd__account_held(manager, (nd_device_kind)kind);
         stats.peak_bytes[kind] = nd__account_peak(manager, (nd_device_kind)kind);
         stats.quota_bytes[kind] = nd__atomic_load_relaxed(&manager->quota[kind]);
     }

@@ -116,15 +116,18 @@ struct nd_manager {
     _Atomic uint32_t charger; ///< number of the thread that charged last, while there is one shard
     _Atomic uint32_t turns;   ///< how often that was another one than before
     bool single;              ///< was capped: never gets more shards (lock of the first shard)
-    const void *closer;       ///< the record of the thread that closes it
-    nd_shard *siblings;       ///< the parent's shard whose child this is, constant
+    _Atomic(const void *) closer; ///< the record of the thread that closes it
+    nd_shard *siblings;           ///< the parent's shard whose child this is, constant
     nd_manager *previous_sibling, *next_sibling;
     uint64_t
         collection;     ///< id of the last collection that took its objects (collection lock, gate)
     nd_origin *origins; ///< temp-attach records that name this manager (origin lock)
     // While it is closed as one of those below another one, by the thread that does that:
     bool collects_above; ///< one between the two collects, and has to see what survives here
-    uint64_t carried[ND__KIND_PLACES];    ///< bytes of what went from below it past it
+    _Atomic uint64_t carried[ND__KIND_PLACES]; ///< bytes of what went from below it past it
+    bool below_top;
+    nd_manager *deeper; ///< the one below it that is closed now; also of the one above them all
+    bool closes_last;   ///< somebody else was closing one below it when it began: see leave_tree()
     nd__memory_callback *memory_callback; ///< or NULL (its own lock, see pressure_callback.c)
     char name[ND__MANAGER_NAME_SIZE];
     nd_shard first;

@@ -31,20 +31,23 @@ static bool begin_close(nd_manager *manager) {
     uint32_t expected = ND__MANAGER_OPEN;
     if (!nd__atomic_cas(&manager->state, &expected, ND__MANAGER_CLOSING, acq_rel, relaxed))
         return false;
-    manager->closer = &nd__thread_record;
+    nd__atomic_store(&manager->closer, &nd__thread_record, relaxed);
     return true;
 }
 
-/// An open child, retained and now closing; NULL when there is none left.
+/// An open child, retained and now closing; NULL when there is none left, and no new one comes.
 static nd_manager *begin_close_of_child(nd_manager *parent) {
     nd_shard *shard = nd__shard_first(parent);
+    parent->closes_last = false;
     while (shard) {
         // Uncounted look at children: one found with a count above zero stays ours by the retain.
         nd_manager *child;
         nd__lock_acquire(&shard->lock);
-        for (child = shard->children; child; child = child->next_sibling)
+        for (child = shard->children; child; child = child->next_sibling) {
+            parent->closes_last = true;
             if (nd__manager_open(child) && nd__object_try_retain(&child->header))
                 break;
+        }
         nd__lock_release(&shard->lock);
         if (!child) {
             shard = nd__shard_next(shard);
@@ -91,17 +94,45 @@ static uint64_t return_temporaries(nd_manager *manager) {
     return returned;
 }
 
-static void unlink_from_parent(nd_manager *manager) {
+static bool has_children(nd_manager *manager) {
+    bool has = false;
+    for (nd_shard *shard = nd__shard_first(manager); shard && !has; shard = nd__shard_next(shard)) {
+        nd__lock_acquire(&shard->lock);
+        has = shard->children != NULL;
+        nd__lock_release(&shard->lock);
+    }
+    return has;
+}
+
+/// False: another thread has done it.
+static bool unlink_from_parent(nd_manager *manager) {
     nd_shard *shard = manager->siblings;
     nd__shard_lock(shard);
+    bool linked = manager->previous_sibling || shard->children == manager;
     if (manager->previous_sibling)
         manager->previous_sibling->next_sibling = manager->next_sibling;
-    else if (shard->children == manager)
+    else if (linked)
         shard->children = manager->next_sibling;
     if (manager->next_sibling)
         manager->next_sibling->previous_sibling = manager->previous_sibling;
     manager->previous_sibling = manager->next_sibling = NULL;
     nd__lock_release(&shard->lock);
+    return linked;
+}
+
+/// A manager that is finished leaves the tree; but where one below it is still being closed, further
+/// up this stack or by another thread, it stays until that one has left, or what that one holds
+/// would be below nothing. Whoever comes last to the lock of the two sees what the other did.
+static void leave_tree(nd_manager *manager) {
+    nd__atomic_store(&manager->state, ND__MANAGER_CLOSED, release);
+    if (manager->closes_last && has_children(manager))
+        return;
+    while (unlink_from_parent(manager)) {
+        manager = manager->parent;
+        if (nd__atomic_load(&manager->state, acquire) != ND__MANAGER_CLOSED ||
+            has_children(manager))
+            return;
+    }
 }
 
 /// What survives in one of the managers below a closing one goes to `target`, which is closed
@@ -112,11 +143,12 @@ static void move_past(nd_manager *manager, uint64_t live, nd_manager *target) {
     uint64_t bytes[ND__KIND_PLACES] = {0};
     nd__escape_all(manager, live, target, true, false, bytes, NULL);
     for (int kind = 0; kind < ND__KIND_PLACES; kind++) {
-        uint64_t carried = manager->carried[kind];
+        uint64_t carried = nd__atomic_load(&manager->carried[kind], relaxed);
+        if (parent != target)
+            nd__atomic_add_relaxed(&parent->carried[kind], carried + bytes[kind]);
         if (carried)
             nd__charge_return_path(manager, parent, (nd_device_kind)kind, carried);
-        if (parent != target)
-            parent->carried[kind] += carried + bytes[kind];
+        nd__atomic_store(&manager->carried[kind], 0, relaxed);
     }
 }
 
@@ -152,9 +184,8 @@ static void finish_close(nd_manager *manager, nd_manager *target, nd_manager *ou
         if (collect)
             nd__shard_escaped_note(nd__manager_nearest_open(outside), cyclic ? count.tracked : 0);
     }
-    unlink_from_parent(manager);
     nd__seam_pressure_forget(manager);
-    nd__atomic_store(&manager->state, ND__MANAGER_CLOSED, release);
+    leave_tree(manager);
 }
 
 /// Whether the collector is on for a manager that is about to be finished. Where it holds nothing
@@ -175,6 +206,8 @@ static void close_children(nd_manager *top, nd_manager *outside, nd_close_report
         if (child || (child = begin_close_of_child(at))) {
             child->collects_above =
                 !at_top && at != top && (at->collects_above || nd__seam_gc_mode(at) != ND_GC_OFF);
+            child->below_top = true;
+            at->deeper = child;
             at = child;
             child = NULL;
             continue;
@@ -184,6 +217,7 @@ static void close_children(nd_manager *top, nd_manager *outside, nd_close_report
         nd_manager *parent = at->parent;
         finish_close(at, at->collects_above ? parent : top, outside, !at_top && is_collected(at),
                      report);
+        parent->deeper = NULL;
         nd_object_release(at);
         at = parent;
     }

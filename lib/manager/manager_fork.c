@@ -91,7 +91,7 @@ void nd__manager_fork_before(void) {
 /// let go of it: its parent's close closes it. If it has left the tree already it is closed.
 static void settle_close(nd_manager *manager) {
     if (nd__atomic_load(&manager->state, relaxed) != ND__MANAGER_CLOSING ||
-        manager->closer == &nd__thread_record)
+        nd__atomic_load(&manager->closer, relaxed) == &nd__thread_record)
         return;
     const nd_shard *siblings = manager->siblings;
     bool linked = siblings && (manager->previous_sibling || siblings->children == manager);

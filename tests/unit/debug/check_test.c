@@ -67,9 +67,139 @@ static void test_accounts_are_right_while_managers_end(void **state) {
             }
 }
 
+// ------------------------------------------------------------------- managers that close each other
+
+typedef struct loop {
+    nd_object *self;
+} loop;
+#define LOOP_EDGES(ONE, MANY) ONE(self)
+ND_TYPE_EDGES(loop, LOOP_EDGES)
+
+static nd_manager *upper, *middle, *lower[2];
+static nd_resource *survivor;
+static bool release_upper;
+
+static nd_resource *resource_in(nd_manager *manager) {
+    nd_resource_callbacks callbacks = {.size = sizeof callbacks, .version = 1};
+    nd_resource *resource = NULL;
+    nd_with_manager(manager) {
+        resource = nd_resource_new("resource", &checks, BYTES, &callbacks);
+    }
+    assert_handle(resource);
+    return resource;
+}
+
+static void drop_loop_in(nd_manager *manager, const nd_type *type) {
+    nd_with_manager(manager) {
+        nd_auto nd_object *object = nd_object_new(type, sizeof(loop));
+        assert_handle(object);
+        nd_edge_set(&((loop *)nd_object_get_data(object))->self, object);
+    }
+}
+
+/// The survivor is seen wherever it is looked for.
+static void assert_seen(void) {
+    check(NULL);
+    assert_int_equal(nd_manager_get_total_bytes(NULL), BYTES);
+    assert_true(nd_debug_report_leaks(NULL, NULL, 0) >= 1);
+    nd_holders holders = ND_HOLDERS_INIT;
+    assert_ok(nd_debug_get_holders(survivor, NULL, &holders));
+    assert_int_equal(holders.handles, 1);
+}
+
+static void close_upper(nd_object *self) {
+    (void)self;
+    assert_seen();
+    if (release_upper) {
+        nd_release(upper);
+        upper = NULL;
+    } else {
+        assert_ok(nd_manager_close(upper, NULL));
+    }
+    assert_seen();
+}
+
+/// The manager above a closing one is closed by a destructor that the close runs.
+static void test_what_a_closing_manager_holds_is_seen_when_those_above_it_are_closed(void **state) {
+    (void)state;
+    static const nd_type type = {.size = sizeof type,
+                                 .version = 1,
+                                 .name = "loop",
+                                 .traverse = loop_traverse,
+                                 .clear = loop_clear,
+                                 .destroy = close_upper};
+    for (int i = 0; i < 4; i++) {
+        release_upper = i & 1;
+        nd_gc_set_mode(ND_GC_ON);
+        upper = nd_manager_new(NULL, "upper");
+        middle = nd_manager_new(upper, "middle");
+        lower[0] = nd_manager_new(middle, "lower");
+        survivor = resource_in(lower[0]);
+        drop_loop_in(lower[0], &type);
+        checks = 0;
+        assert_ok(nd_manager_close(i & 2 ? middle : lower[0], NULL));
+        assert_int_equal(checks, 2);
+        assert_seen();
+        assert_true(nd_get_manager(survivor) == nd_manager_get_root() || release_upper);
+        nd_release(lower[0]);
+        nd_release(middle);
+        nd_release(upper);
+        assert_true(nd_get_manager(survivor) == nd_manager_get_root());
+        nd_release(survivor);
+        nd_manager_stats stats = ND_MANAGER_STATS_INIT;
+        assert_ok(nd_manager_get_stats(NULL, &stats));
+        assert_int_equal(stats.subtree_bytes[ND_CPU], 0);
+    }
+}
+
+static void see(nd_object *self) {
+    (void)self;
+    assert_seen();
+    nd_manager_stats stats = ND_MANAGER_STATS_INIT;
+    assert_ok(nd_manager_get_stats(nd_get_manager(survivor), &stats));
+    assert_int_equal(stats.subtree_bytes[ND_CPU], BYTES);
+    for (const nd_manager *m = middle; m != nd_get_manager(survivor);
+         m = nd_manager_get_parent(m)) {
+        assert_ok(nd_manager_get_stats(m, &stats));
+        assert_int_equal(stats.subtree_bytes[ND_CPU], 0);
+    }
+}
+
+/// Where what survived has gone past managers that are not finished yet.
+static void test_accounts_are_right_while_survivors_go_up(void **state) {
+    (void)state;
+    static const nd_type type = {.size = sizeof type,
+                                 .version = 1,
+                                 .name = "loop",
+                                 .traverse = loop_traverse,
+                                 .clear = loop_clear,
+                                 .finalize = see};
+    nd_gc_set_mode(ND_GC_ON);
+    upper = nd_manager_new(NULL, "upper");
+    assert_ok(nd_manager_set_gc_mode(upper, ND_GC_OFF));
+    nd_auto nd_manager *between = nd_manager_new(upper, "between");
+    middle = nd_manager_new(between, "middle");
+    for (int i = 0; i < 2; i++)
+        lower[i] = nd_manager_new(middle, "lower");
+    assert_ok(nd_manager_set_gc_mode(lower[0], ND_GC_ON));
+    survivor = resource_in(lower[1]); // which is closed before the other one
+    drop_loop_in(lower[0], &type);
+    checks = 0;
+    assert_ok(nd_manager_close(upper, NULL));
+    assert_int_equal(checks, 1);
+    assert_seen();
+    nd_release(survivor);
+    for (int i = 0; i < 2; i++)
+        nd_release(lower[i]);
+    nd_release(middle);
+    nd_release(upper);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_accounts_are_right_while_managers_end),
+        ND_TEST(test_what_a_closing_manager_holds_is_seen_when_those_above_it_are_closed),
+        ND_TEST(test_accounts_are_right_while_survivors_go_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
