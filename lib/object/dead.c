@@ -8,10 +8,10 @@
 #include "lib/base/clock.h"
 #include "lib/base/pause.h"
 #include "lib/base/thread.h"
-#include "lib/object/user_code.h"
 #include "lib/object/callback.h"
 #include "lib/object/gate.h"
 #include "lib/object/object.h"
+#include "lib/object/user_code.h"
 
 /// In the lower half; the upper half rises when there is more to find, so that one word says to who
 /// waits that it is worth another look.

@@ -1,9 +1,9 @@
 // nd_resource: a user's memory or handle under management.
 #include "lib/base/cancel.h"
 #include "lib/base/error.h"
-#include "lib/object/user_code.h"
 #include "lib/base/versioned.h"
 #include "lib/object/object.h"
+#include "lib/object/user_code.h"
 
 struct nd_resource {
     nd_accounted accounted;

@@ -13,9 +13,9 @@
 #include "lib/base/error.h"
 #include "lib/base/fork.h"
 #include "lib/base/lock.h"
-#include "lib/object/user_code.h"
 #include "lib/object/gate.h"
 #include "lib/object/object.h"
+#include "lib/object/user_code.h"
 
 struct nd_weak {
     nd_object header;

@@ -11,10 +11,10 @@
 #include "lib/base/fork.h"
 #include "lib/base/lock.h"
 #include "lib/base/thread.h"
-#include "lib/object/user_code.h"
 #include "lib/base/versioned.h"
 #include "lib/manager/account.h"
 #include "lib/manager/manager.h"
+#include "lib/object/user_code.h"
 #include "lib/pressure/pressure.h"
 #include "lib/pressure/pressure_alloc.h"
 

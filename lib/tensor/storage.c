@@ -9,7 +9,6 @@
 #include "lib/base/alloc.h"
 #include "lib/base/cancel.h"
 #include "lib/base/error.h"
-#include "lib/object/user_code.h"
 #include "lib/device/capture.h"
 #include "lib/device/registry.h"
 #include "lib/manager/adopt.h"
@@ -19,6 +18,7 @@
 #include "lib/object/block.h"
 #include "lib/object/callback.h"
 #include "lib/object/object.h"
+#include "lib/object/user_code.h"
 #include "lib/tensor/arena.h"
 #include "lib/tensor/tensor.h"
 #include <string.h>
