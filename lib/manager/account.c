@@ -23,7 +23,7 @@ uint64_t nd__account_held(const nd_manager *handle, nd_device_kind kind) {
     if (nd__atomic_load(&manager->closer, relaxed) == &nd__thread_record)
         for (; manager && manager->below_top; manager = manager->deeper)
             past += nd__atomic_load(&manager->carried[kind], relaxed);
-    return bytes - past;
+    return bytes > past ? bytes - past : 0;
 }
 
 uint64_t nd__account_peak(nd_manager *manager, nd_device_kind kind) {

@@ -11,8 +11,8 @@ uint64_t nd__account_bytes(const nd_manager *manager, nd_device_kind kind);
 /// What of them is there: without what went past managers that this thread closes with one above
 /// them, which stays charged to each until that is finished.
 uint64_t nd__account_held(const nd_manager *manager, nd_device_kind kind);
-/// The largest that nd__account_bytes was so far. Exact while one thread charges at a time and there is one shard;
-/// with more, each may have grown by 2 * ND__PEAK_GRAIN bytes unnoticed.
+/// The largest that nd__account_bytes was so far. Exact while one thread charges at a time and there
+/// is one shard; with more, each may have grown by 2 * ND__PEAK_GRAIN bytes unnoticed.
 uint64_t nd__account_peak(nd_manager *manager, nd_device_kind kind);
 enum { ND__PEAK_GRAIN = 16 << 10 };
 

@@ -125,7 +125,7 @@ struct nd_manager {
     // While it is closed as one of those below another one, by the thread that does that:
     bool collects_above; ///< one between the two collects, and has to see what survives here
     _Atomic uint64_t carried[ND__KIND_PLACES]; ///< bytes of what went from below it past it
-    bool below_top;
+    bool below_top;                            ///< it is closed so: not the one above them all
     nd_manager *deeper; ///< the one below it that is closed now; also of the one above them all
     bool closes_last;   ///< somebody else was closing one below it when it began: see leave_tree()
     nd__memory_callback *memory_callback; ///< or NULL (its own lock, see pressure_callback.c)
