@@ -210,8 +210,9 @@ typedef struct nd_kernel_call {
 //            gradient of h has not gone through a gate; g [n, size], that of the step's h; what the step behind it gives through
 //            its gates, and carried, [n, size] each, which is exactly the third or lacks data; kept; before; after [n, size], the
 //            step's c of an LSTM, its h of TANH and RELU. Gradients that lack data are 0.
-// HOST       no kernel of a backend: lib/ops brings the operands to the host (kernels/cpu/linalg.h,
-//            kernels/cpu/fft.h).
+// LINALG     no kernel of a backend: lib/ops brings the operands to the host (kernels/cpu/linalg.h).
+// FFT        where a backend has it; else lib/ops brings the operand to the host. out, x, f32 or f64, contiguous, not empty; ndim is
+//            0; i[0..5] = outer, inner, from, to, n, sign; f[0] = scale, f[1] = weight. What is computed: kernels/cpu/fft.h.
 // VIEW       no kernel: the row names the gradient rule.
 
 #define ND_CHAIN_OPERANDS 8

@@ -16,11 +16,12 @@
 /// and shifts are differentiable to any order. As everywhere, operands are borrowed, and different
 /// threads may use one operand. Names and meanings are those of the Array API standard's fft.
 ///
-/// The host computes, by FFTW (libfftw3.so.3, and libfftw3f.so.3 for f32), which is opened when it
-/// is first needed: without it transforms answer ND_ERROR_UNSUPPORTED. Operands of another device
-/// are copied to the host, and the result back, each recorded as nd_to() is; nothing is computed
-/// there. Lines are shared between threads, a single line is not. A program that itself plans with
-/// FFTW in several threads calls fftw_make_planner_thread_safe() first.
+/// The host computes by FFTW (libfftw3.so.3, and libfftw3f.so.3 for f32), which is opened when it
+/// is first needed: without it transforms answer ND_ERROR_UNSUPPORTED. Lines are shared between
+/// threads, a single line is not. A program that itself plans with FFTW in several threads calls
+/// fftw_make_planner_thread_safe() first. A CUDA device computes by cuFFT where that is found
+/// (docs/cuda.md); else operands of another device are copied to the host, and the result back,
+/// each recorded as nd_to() is.
 ///
 /// Errors: ND_ERROR_DTYPE for bool, ND_ERROR_SHAPE for what should be pairs and is not, and for an
 /// axis of nothing where n does not say how long it is, ND_ERROR_INVALID_ARGUMENT for other

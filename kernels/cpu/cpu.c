@@ -37,7 +37,8 @@ enum {
     INDEX,
     CREATE,
     COPY,
-    HOST,
+    LINALG,
+    FFT,
     VIEW,
 };
 static const uint8_t family_of[ND_OP_COUNT] = {

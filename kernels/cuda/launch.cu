@@ -26,7 +26,8 @@ enum class Family {
     ATTENTION,
     CELL,
     DROPOUT,
-    HOST,
+    LINALG,
+    FFT,
     VIEW,
 };
 
@@ -108,7 +109,8 @@ nd_status nd__cuda_launch(const nd_cuda_queue *queue, const nd_kernel_call *call
         return nd__cuda_cell(queue, call);
     case Family::DROPOUT:
         return nd__cuda_dropout(queue, call);
-    case Family::HOST:
+    case Family::LINALG:
+    case Family::FFT:
     case Family::VIEW:
         break;
     }

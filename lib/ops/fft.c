@@ -1,6 +1,6 @@
-// Fourier transforms on the host. Each function checks, brings its operand to the host and there to
-// f32 or f64, runs what kernels/cpu/fft.h computes along one axis after the other, and brings the
-// result to where the operand is.
+// Fourier transforms: what kernels/cpu/fft.h computes, in f32 or f64, along one axis after the other. Each
+// is done by the operand's device where that has a kernel for it; else the operand is brought to the
+// host and the result back.
 #include "lib/ops/fft.h"
 #include "kernels/cpu/fft.h"
 #include "kernels/cpu/fftw.h"
@@ -8,6 +8,7 @@
 #include "lib/base/error.h"
 #include "lib/ops/operands.h"
 #include "lib/tensor/create.h"
+#include "lib/tensor/launch.h"
 #include "lib/tensor/record.h"
 #include "lib/tensor/shape.h"
 #include <math.h>
@@ -44,8 +45,8 @@ static nd_tensor *empty_result(const char *name, const nd_tensor *x, const nd__f
     return nd__tensor_result(name, &x, 1, x->device, x->dtype, ndim, shape);
 }
 
-static nd_status run(const char *name, const nd_tensor *x, const nd__fft_map *map,
-                     nd_tensor *result) {
+/// The map of a dense x into `result`, neither of them empty.
+static nd__fft_call call_of(const nd_tensor *x, const nd__fft_map *map, nd_tensor *result) {
     nd__fft_call call = {
         .op = map->op,
         .dtype = x->dtype,
@@ -57,34 +58,72 @@ static nd_status run(const char *name, const nd_tensor *x, const nd__fft_map *ma
         .to = map->places,
         .scale = map->scale,
         .weight = map->weight,
+        .x = x->data,
         .out = result->data,
     };
-    nd_auto nd_tensor *dense = nd__operands_dense(name, x, x->dtype);
-    if (!dense)
-        return nd_error_get_status();
-    call.x = dense->data;
     for (int i = 0; i < map->axis; i++)
         call.outer *= x->shape[i];
     for (int i = map->axis + 1; i < x->ndim - (map->op != ND_OP_rfft); i++)
         call.inner *= x->shape[i];
+    return call;
+}
+
+static nd_status run_on_host(const char *name, const nd__fft_call *call) {
     ND__UNCANCELLED; // FFTW is opened
-    nd__fft_result done = nd__cpu_fft(&call);
-    return done == ND__FFT_DONE ? ND_OK : refuse(name, x->dtype, map->n, done);
+    nd__fft_result done = nd__cpu_fft(call);
+    return done == ND__FFT_DONE ? ND_OK : refuse(name, call->dtype, call->n, done);
+}
+
+/// ND_ERROR_UNSUPPORTED, without an error, where the device has no kernel.
+static nd_status run_on_device(const char *name, nd_device device, const nd__fft_call *of) {
+    const nd_kernel_call call = {
+        .op = of->op,
+        .noperands = 2,
+        .operand = {{.data = of->out, .dtype = of->dtype},
+                    {.data = (void *)(uintptr_t)of->x, .dtype = of->dtype}},
+        .attrs = {.i = {of->outer, of->inner, of->from, of->to, of->n, of->sign},
+                  .f = {of->scale, of->weight}},
+    };
+    return nd__launch_where_supported(name, device, &call);
+}
+
+static nd_tensor *record(const nd_tensor *x, const nd__fft_map *map, nd_tensor *result) {
+    const nd_op_attrs attrs = {.i = {map->axis, map->n, map->sign}, .f = {map->scale, map->weight}};
+    return result ? nd__record(map->op, result, &x, 1, &attrs) : NULL;
+}
+
+/// The map of x where x is, on the host or not; NULL, without an error and with *ret_status
+/// ND_ERROR_UNSUPPORTED, where that device has no kernel for it.
+static nd_tensor *run_where_it_is(const char *name, const nd_tensor *x, const nd__fft_map *map,
+                                  nd_status *ret_status) {
+    nd_auto nd_tensor *result = empty_result(name, x, map);
+    *ret_status = result ? ND_OK : nd_error_get_status();
+    if (!result)
+        return NULL;
+    if (x->numel == 0)
+        return record(x, map, nd__create_filled(name, nd_steal(&result), ND_NUMBER(0)));
+    if (result->numel > 0) {
+        nd_auto nd_tensor *dense = nd__operands_dense(name, x, x->dtype);
+        if (!dense)
+            return NULL;
+        const nd__fft_call call = call_of(dense, map, result);
+        *ret_status = x->device.kind == ND_CPU ? run_on_host(name, &call)
+                                               : run_on_device(name, x->device, &call);
+    }
+    return *ret_status == ND_OK ? record(x, map, nd_steal(&result)) : NULL;
 }
 
 nd_tensor *nd__fft_along(const char *name, const nd_tensor *x, const nd__fft_map *map) {
+    nd_status status = ND_ERROR_UNSUPPORTED;
+    const bool is_host = x->device.kind == ND_CPU;
+    if (is_host || nd__launch_fuses(x->device)) {
+        nd_tensor *result = run_where_it_is(name, x, map, &status);
+        if (is_host || status != ND_ERROR_UNSUPPORTED)
+            return result;
+    }
     nd_auto nd_tensor *host = nd__operands_to_host(name, x);
-    nd_auto nd_tensor *result = host ? empty_result(name, host, map) : NULL;
-    if (!result)
-        return NULL;
-    if (host->numel == 0)
-        result = nd__create_filled(name, result, ND_NUMBER(0));
-    else if (result->numel > 0 && run(name, host, map, result) != ND_OK)
-        return NULL;
-    const nd_op_attrs attrs = {.i = {map->axis, map->n, map->sign}, .f = {map->scale, map->weight}};
-    const nd_tensor *input = host;
-    return nd__operands_to_device_of(
-        name, x, result ? nd__record(map->op, nd_steal(&result), &input, 1, &attrs) : NULL);
+    return host ? nd__operands_to_device_of(name, x, run_where_it_is(name, host, map, &status))
+                : NULL;
 }
 
 // -------------------------------------------------------------------------------------------------

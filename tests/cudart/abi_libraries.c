@@ -136,3 +136,31 @@ SAME_LAYOUT(cudnnConvolutionBwdDataAlgoPerf_t);
 SAME_LAYOUT(cudnnConvolutionBwdFilterAlgoPerf_t);
 #endif
 #endif
+
+// The arguments of functions, by calls of the real ones with what lib/device/cuda passes.
+
+#if !defined(CUDART_FAKE) && __has_include(<cufft.h>)
+#include <cufft.h>
+
+SAME(ND__FFT_SUCCESS, CUFFT_SUCCESS);
+SAME(ND__FFT_ALLOC_FAILED, CUFFT_ALLOC_FAILED);
+SAME(ND__FFT_C2C, CUFFT_C2C);
+SAME(ND__FFT_R2C, CUFFT_R2C);
+SAME(ND__FFT_C2R, CUFFT_C2R);
+SAME(ND__FFT_Z2Z, CUFFT_Z2Z);
+SAME(ND__FFT_D2Z, CUFFT_D2Z);
+SAME(ND__FFT_Z2D, CUFFT_Z2D);
+SAME(ND__FFT_FORWARD, CUFFT_FORWARD);
+SAME(ND__FFT_INVERSE, CUFFT_INVERSE);
+SAME(sizeof(int), sizeof(cufftHandle));
+
+int nd_abi_of_cufft(int plan, long long *n, cudaStream_t stream, void *memory, size_t *ret_bytes) {
+    return cufftCreate(&plan) + cufftSetAutoAllocation(plan, 0) +
+           cufftMakePlanMany64(plan, 1, n, n, 1LL, 0LL, n, 1LL, 0LL, CUFFT_C2C, 1LL, ret_bytes) +
+           cufftSetStream(plan, stream) + cufftSetWorkArea(plan, memory) +
+           cufftExecC2C(plan, memory, memory, 1) + cufftExecZ2Z(plan, memory, memory, 1) +
+           cufftExecR2C(plan, memory, memory) + cufftExecC2R(plan, memory, memory) +
+           cufftExecD2Z(plan, memory, memory) + cufftExecZ2D(plan, memory, memory) +
+           cufftDestroy(plan);
+}
+#endif

@@ -62,6 +62,8 @@ cudart_queue_library(cudaStream_t stream, const char *name, void (*function)(voi
 __attribute__((visibility("default"))) cudaError_t
 cudart_queue_meeting(cudaStream_t stream, const char *name, bool (*ready)(const void *data),
                      void (*function)(void *data), const void *data, size_t bytes);
+/// cudaDeviceSynchronize() for such a library.
+__attribute__((visibility("default"))) cudaError_t cudart_synchronize(void);
 /// The current device of this thread.
 __attribute__((visibility("default"))) int cudart_get_ordinal(void);
 

@@ -329,6 +329,10 @@ cudaError_t cudaDeviceGetAttribute(int *ret_value, enum cudaDeviceAttr name, int
     return cudart_end(error);
 }
 
+cudaError_t cudart_synchronize(void) {
+    return cudaDeviceSynchronize();
+}
+
 cudaError_t cudaDeviceSynchronize(void) {
     cudaError_t error = cudart_begin("cudaDeviceSynchronize", true);
     if (error == cudaSuccess)

@@ -5,6 +5,7 @@
 #include "lib/device/cuda/cublaslt.h"
 #include "lib/device/cuda/cudnn.h"
 #include "lib/device/cuda/cudnn_attention.h"
+#include "lib/device/cuda/cufft.h"
 #include <dlfcn.h>
 #include <glob.h>
 #include <limits.h>
@@ -236,6 +237,10 @@ nd_status nd__library_launch(nd_cuda_device *device, const nd_cuda_queue *queue,
         return nd__cudnn_pool(device, queue, call);
     case ND_OP_attention:
         return nd__cudnn_attend(device, queue, call);
+    case ND_OP_fft:
+    case ND_OP_rfft:
+    case ND_OP_irfft:
+        return nd__cufft_transform(device, queue, call);
     default:
         return ND_ERROR_UNSUPPORTED;
     }

@@ -44,6 +44,19 @@ typedef struct nd_lt_result {
     int reserved[4];
 } nd_lt_result;
 
+// cuFFT
+
+enum { ND__FFT_SUCCESS = 0, ND__FFT_ALLOC_FAILED = 2 };
+enum {
+    ND__FFT_C2C = 0x29, ///< what is read and what is written: R and C in f32, D and Z in f64
+    ND__FFT_R2C = 0x2a,
+    ND__FFT_C2R = 0x2c,
+    ND__FFT_Z2Z = 0x69,
+    ND__FFT_D2Z = 0x6a,
+    ND__FFT_Z2D = 0x6c
+};
+enum { ND__FFT_FORWARD = -1, ND__FFT_INVERSE = 1 };
+
 // cuDNN 9
 
 enum { ND__DNN_SUCCESS = 0, ND__DNN_NOT_SUPPORTED = 3000, ND__DNN_INTERNAL_ERROR = 4000 };

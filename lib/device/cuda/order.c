@@ -557,7 +557,8 @@ enum {
     WRITES_ATTENTION = 3, ///< attention_grad
     WRITES_CELL = 3,
     WRITES_DROPOUT = 1,
-    WRITES_HOST = ND_MAX_OPERANDS,
+    WRITES_LINALG = 2,
+    WRITES_FFT = 1,
     WRITES_VIEW = ND_MAX_OPERANDS,
 };
 
