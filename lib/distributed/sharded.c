@@ -110,7 +110,7 @@ nd_status nd_data_parallel_step(nd_data_parallel *parallel, nd_optimizer *optimi
 /// The sum over all ranks, which make the same call with the same number, in memory of the call's own.
 static nd_status add_up(const nd_communicator *comm, const nd_transport_call *call,
                         nd_call_kind kind, double number, double *sum, nd_status status) {
-    nd_description mine = {.call = kind};
+    nd_description mine = {.call = (int32_t)kind};
     memcpy(&mine.shape[0], &number, sizeof number);
     double *shared = status == ND_OK ? nd__alloc(sizeof *shared) : NULL;
     if (status == ND_OK && !shared)
