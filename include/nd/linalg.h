@@ -8,10 +8,12 @@
 /// to any order where nothing else is said. As everywhere, operands are borrowed, and different
 /// threads may use one operand.
 ///
-/// The host computes, by LAPACK, which is opened when it is first needed: without it every function
+/// The host computes by LAPACK, which is opened when it is first needed: without it every function
 /// here but nd_matrix_power() of no negative power and nd_matrix_norm() of columns, rows and
-/// Frobenius answers ND_ERROR_UNSUPPORTED. Matrices of another device are copied to the host, and
-/// the result back, each recorded as nd_to() is; nothing is computed there.
+/// Frobenius answers ND_ERROR_UNSUPPORTED. A CUDA device computes by cuSOLVER and cuBLAS where
+/// these are found (docs/cuda.md), and the call waits for it, since the data decide whether a
+/// matrix has a result; else matrices of another device are copied to the host, and the result
+/// back, each recorded as nd_to() is.
 ///
 /// Errors: ND_ERROR_DTYPE for other dtypes, ND_ERROR_SHAPE for shapes that do not fit, and
 /// ND_ERROR_INVALID_ARGUMENT where a matrix has no result. Its message names the first such matrix

@@ -1,13 +1,9 @@
-// Linear algebra on the host: what all of it shares, decompositions, and numbers that say something of
-// a matrix. Equations: linalg_equations.c.
-//
-// Each function checks, brings its operands to the host, runs or composes what kernels/cpu/linalg.h
-// computes, and brings the result to where the operands are.
+// Linear algebra: what all of it shares, decompositions, and numbers that say something of a matrix.
+// Equations: linalg_equations.c. How a call is run: linalg_run.c.
 #include "lib/ops/linalg.h"
-#include "kernels/cpu/lapack.h"
-#include "kernels/cpu/linalg.h"
-#include "lib/base/cancel.h"
 #include "lib/base/error.h"
+#include "lib/device/capture.h"
+#include "lib/ops/linalg_run.h"
 #include "lib/ops/operands.h"
 #include "lib/tensor/copy.h"
 #include "lib/tensor/create.h"
@@ -15,6 +11,7 @@
 #include "lib/tensor/shape.h"
 #include <float.h>
 #include <math.h>
+#include <nd/autocast.h>
 #include <nd/autograd.h>
 #include <string.h>
 
@@ -37,6 +34,12 @@ nd_status nd__linalg_check(const char *name, const char *argument, const nd_tens
                             square ? "[..., n, n]" : "[..., m, n]");
 }
 
+nd_status nd__linalg_check_computed(const char *name, const char *argument, const nd_tensor *x,
+                                    bool square) {
+    nd_status status = nd__linalg_check(name, argument, x, square);
+    return status == ND_OK ? nd__capture_check(name, x->device) : status;
+}
+
 nd_status nd__linalg_check_tolerance(const char *name, double tolerance) {
     return isfinite(tolerance)
                ? ND_OK
@@ -50,12 +53,21 @@ double nd__linalg_tolerance_of(const nd_tensor *x, double tolerance) {
     return tolerance >= 0 ? tolerance : (double)(m > n ? m : n) * unit;
 }
 
+nd_tensor *nd__linalg_product(const nd_tensor *a, const nd_tensor *b) {
+    nd_autocast_block block = nd__autocast_block_begin(ND_F32);
+    nd_tensor *product = nd_matmul(a, b);
+    nd__autocast_block_end(&block);
+    return product;
+}
+
 nd_tensor *nd__linalg_turn(const nd_tensor *x) {
     return nd_transpose(x, -2, -1);
 }
 
-/// Of a tensor that was just made on the host.
-static bool all_finite(const nd_tensor *made) {
+/// Of a tensor that was just made; false: that, or it is not on the host.
+static bool is_known_finite(const nd_tensor *made) {
+    if (made->device.kind != ND_CPU)
+        return false;
     const float *narrow = made->data;
     const double *wide = made->data;
     for (int64_t i = 0; i < made->numel; i++)
@@ -70,7 +82,7 @@ static nd_tensor *symmetric_part(const nd_tensor *x) {
     nd_auto nd_tensor *turned = nd__linalg_turn(x);
     nd_auto nd_tensor *sum = nd_add(x, turned);
     nd_auto nd_tensor *mean = nd_mul_scalar(sum, 0.5);
-    if (!mean || all_finite(mean))
+    if (!mean || is_known_finite(mean))
         return nd_steal(&mean);
     // A sum beyond the largest number has a mean that is none: there, and there alone, halves are
     // added, since a half of the smallest numbers is rounded.
@@ -82,109 +94,23 @@ static nd_tensor *symmetric_part(const nd_tensor *x) {
 }
 
 nd_tensor *nd__linalg_identity(const nd_tensor *like, int64_t n) {
-    const nd_device host = {ND_CPU, 0};
     const int64_t shape[] = {n, n};
     nd_tensor *one =
-        like ? nd__tensor_result("identity", &like, 1, host, like->dtype, 2, shape) : NULL;
+        like ? nd__tensor_result("identity", &like, 1, like->device, like->dtype, 2, shape) : NULL;
     const nd_op_attrs attrs = {.i = {n}};
     return nd__create_with("identity", ND_OP_eye, one, &attrs);
-}
-
-// -------------------------------------------------------------------------------------------------
-// running
-
-static nd_status refuse(const char *name, const nd_tensor *x, const nd__linalg_call *call,
-                        nd__linalg_result result, int64_t matrix, int place) {
-    char which[64] = "", shape[ND__SHAPE_TEXT];
-    if (x->ndim > 2)
-        snprintf(which, sizeof which, " (matrix %lld of %lld)", (long long)matrix,
-                 (long long)call->count);
-    // An inverse is solved for, and has no b of the program's.
-    const bool has_two = strncmp(name, "solve", strlen("solve")) == 0 || strcmp(name, "lstsq") == 0;
-    const char *argument = has_two ? "a" : "x";
-    switch (result) {
-    case ND__LINALG_MISSING: {
-        char why[ND__OPTIONAL_TEXT];
-        nd_status status = nd__optional_explain(nd__cpu_lapack_library(), why);
-        return nd__error(status, "%s: %s", name, why);
-    }
-    case ND__LINALG_TOO_LARGE:
-        return nd__error(ND_ERROR_UNSUPPORTED, "%s: %s has shape %s, too large for LAPACK", name,
-                         argument, nd__shape_text(shape, x->ndim, x->shape));
-    case ND__LINALG_NO_MEMORY:
-        return nd__error(ND_ERROR_OUT_OF_MEMORY, "%s: no working memory for %s of shape %s", name,
-                         argument, nd__shape_text(shape, x->ndim, x->shape));
-    case ND__LINALG_NOT_FINITE:
-        return nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: an operand has an infinity or NaN%s", name,
-                         which);
-    case ND__LINALG_SINGULAR:
-        return nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: %s is singular: pivot %d is 0%s", name,
-                         argument, place, which);
-    case ND__LINALG_NOT_POSITIVE:
-        return nd__error(ND_ERROR_INVALID_ARGUMENT,
-                         "%s: %s is not positive definite: leading minor %d is not positive%s",
-                         name, argument, place, which);
-    default:
-        return nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: the iteration did not converge%s", name,
-                         which);
-    }
-}
-
-nd_tensor *nd__linalg_run(const char *name, nd__linalg_call *call, const nd_tensor *const *inputs,
-                          size_t count, int tail, const int64_t *tail_shape,
-                          const nd_op_attrs *attrs) {
-    const nd_tensor *x = inputs[0];
-    int batch = x->ndim - 2;
-    int64_t shape[ND_MAX_DIMS];
-    call->count = 1;
-    for (int i = 0; i < batch; i++)
-        call->count *= shape[i] = x->shape[i];
-    for (int i = 0; i < tail; i++)
-        shape[batch + i] = tail_shape[i];
-    nd_auto nd_tensor *dense = nd__operands_dense(name, x, x->dtype);
-    nd_auto nd_tensor *other =
-        dense && count > 1 ? nd__operands_dense(name, inputs[1], x->dtype) : NULL;
-    nd_auto nd_tensor *result =
-        dense && (other || count == 1)
-            ? nd__tensor_result(name, inputs, count, x->device, x->dtype, batch + tail, shape)
-            : NULL;
-    if (!result)
-        return NULL;
-    call->dtype = x->dtype;
-    call->m = x->shape[batch];
-    call->n = x->shape[batch + 1];
-    call->o = other ? other->shape[batch + 1] : 0;
-    call->x = dense->data;
-    call->b = other ? other->data : NULL;
-    call->out = result->data;
-    int64_t matrix = 0;
-    int place = 0;
-    nd__linalg_result done = ND__LINALG_DONE;
-    ND__UNCANCELLED; // LAPACK is opened, and is somebody else's
-    if (result->numel > 0 && x->numel > 0)
-        done = nd__cpu_linalg(call, &matrix, &place);
-    else if (result->numel > 0)
-        result = nd__create_filled(name, result, ND_NUMBER(0));
-    if (done != ND__LINALG_DONE) {
-        refuse(name, x, call, done, matrix, place);
-        return NULL;
-    }
-    return result ? nd__record(call->op, nd_steal(&result), inputs, count, attrs) : NULL;
 }
 
 // -------------------------------------------------------------------------------------------------
 // decompositions
 
 nd_tensor *nd_cholesky(const nd_tensor *x) {
-    if (nd__linalg_check("cholesky", "x", x, true) != ND_OK)
+    if (nd__linalg_check_computed("cholesky", "x", x, true) != ND_OK)
         return NULL;
-    nd_auto nd_tensor *host = nd__operands_to_host("cholesky", x);
-    nd_auto nd_tensor *symmetric = symmetric_part(host);
+    nd_auto nd_tensor *symmetric = symmetric_part(x);
     nd__linalg_call call = {.op = ND_OP_cholesky};
     const nd_tensor *inputs[] = {symmetric};
-    return symmetric ? nd__operands_to_device_of("cholesky", x,
-                                                 nd__linalg_run("cholesky", &call, inputs, 1, 2,
-                                                                x->shape + x->ndim - 2, NULL))
+    return symmetric ? nd__linalg_run("cholesky", &call, inputs, 1, 2, x->shape + x->ndim - 2, NULL)
                      : NULL;
 }
 
@@ -210,14 +136,11 @@ typedef struct part {
     nd_tensor **ret;
 } part;
 
-/// Hands out parts on the device of `like`, or none of them; consumes them all.
-static nd_status give(const char *name, const nd_tensor *like, int count, part *parts) {
+/// Hands out parts, or none of them; consumes them all.
+static nd_status give(int count, part *parts) {
     bool fine = true;
-    for (int i = 0; i < count; i++) {
-        if (parts[i].ret && parts[i].made)
-            parts[i].made = nd__operands_to_device_of(name, like, parts[i].made);
+    for (int i = 0; i < count; i++)
         fine = fine && parts[i].made;
-    }
     for (int i = 0; i < count; i++)
         if (fine && parts[i].ret)
             *parts[i].ret = parts[i].made;
@@ -226,23 +149,22 @@ static nd_status give(const char *name, const nd_tensor *like, int count, part *
     return fine ? ND_OK : nd_error_get_status();
 }
 
-/// Of x on the host with m >= n.
-static nd_tensor *packed_qr(const nd_tensor *host) {
-    if (!host)
+/// Of x with m >= n.
+static nd_tensor *packed_qr(const nd_tensor *x) {
+    if (!x)
         return NULL;
-    int64_t m = host->shape[host->ndim - 2], n = host->shape[host->ndim - 1];
+    int64_t m = x->shape[x->ndim - 2], n = x->shape[x->ndim - 1];
     nd__linalg_call call = {.op = ND_OP_qr};
     const int64_t tail = m * n + n * n;
-    return nd__linalg_run("qr", &call, &host, 1, 1, &tail, NULL);
+    return nd__linalg_run("qr", &call, &x, 1, 1, &tail, NULL);
 }
 
 /// With more columns than rows: q and the left of r are those of the first columns, and the right
 /// of r is q^T times the others.
-static nd_status wide_qr(const nd_tensor *x, const nd_tensor *host, nd_tensor **ret_q,
-                         nd_tensor **ret_r) {
+static nd_status wide_qr(const nd_tensor *x, nd_tensor **ret_q, nd_tensor **ret_r) {
     int64_t m = x->shape[x->ndim - 2];
-    nd_auto nd_tensor *first = nd_slice(host, 0, m, 1, -1);
-    nd_auto nd_tensor *others = nd_slice(host, m, INT64_MAX, 1, -1);
+    nd_auto nd_tensor *first = nd_slice(x, 0, m, 1, -1);
+    nd_auto nd_tensor *others = nd_slice(x, m, INT64_MAX, 1, -1);
     nd_auto nd_tensor *packed = packed_qr(first);
     nd_auto nd_tensor *q = nd__linalg_part(packed, 0, m, m);
     nd_auto nd_tensor *left = nd__linalg_part(packed, m * m, m, m);
@@ -250,48 +172,45 @@ static nd_status wide_qr(const nd_tensor *x, const nd_tensor *host, nd_tensor **
     nd_auto nd_tensor *right = nd_matmul(turned, others);
     const nd_tensor *halves[] = {left, right};
     part parts[] = {{nd_steal(&q), ret_q}, {right ? nd_concat(2, halves, -1) : NULL, ret_r}};
-    return give("qr", x, 2, parts);
+    return give(2, parts);
 }
 
 nd_status nd_qr(const nd_tensor *x, nd_tensor **ret_q, nd_tensor **ret_r) {
-    nd_status status = nd__linalg_check("qr", "x", x, false);
-    nd_auto nd_tensor *host = status == ND_OK ? nd__operands_to_host("qr", x) : NULL;
-    if (!host)
-        return nd_error_get_status();
+    nd_status status = nd__linalg_check_computed("qr", "x", x, false);
+    if (status != ND_OK)
+        return status;
     int64_t m = x->shape[x->ndim - 2], n = x->shape[x->ndim - 1];
     if (m == 0 || n == 0) {
-        part nothing[] = {{nd_slice(host, 0, 0, 1, -1), ret_q},
-                          {nd_slice(host, 0, 0, 1, -2), ret_r}};
-        return give("qr", x, 2, nothing);
+        part nothing[] = {{nd_slice(x, 0, 0, 1, -1), ret_q}, {nd_slice(x, 0, 0, 1, -2), ret_r}};
+        return give(2, nothing);
     }
     if (m < n)
-        return wide_qr(x, host, ret_q, ret_r);
-    nd_auto nd_tensor *packed = packed_qr(host);
+        return wide_qr(x, ret_q, ret_r);
+    nd_auto nd_tensor *packed = packed_qr(x);
     part parts[] = {{nd__linalg_part(packed, 0, m, n), ret_q},
                     {nd__linalg_part(packed, m * n, n, n), ret_r}};
-    return give("qr", x, 2, parts);
+    return give(2, parts);
 }
 
 /// Values or everything of a decomposition: [..., elements].
-static nd_tensor *packed_values(const char *name, nd_op op, const nd_tensor *host, bool only,
+static nd_tensor *packed_values(const char *name, nd_op op, const nd_tensor *x, bool only,
                                 int64_t elements) {
     nd__linalg_call call = {.op = op, .values_only = only};
-    return host ? nd__linalg_run(name, &call, &host, 1, 1, &elements, NULL) : NULL;
+    return nd__linalg_run(name, &call, &x, 1, 1, &elements, NULL);
 }
 
 static nd_status svd(const char *name, const nd_tensor *x, nd_tensor **ret_u, nd_tensor **ret_s,
                      nd_tensor **ret_vt) {
-    nd_status status = nd__linalg_check(name, "x", x, false);
-    nd_auto nd_tensor *host = status == ND_OK ? nd__operands_to_host(name, x) : NULL;
-    if (!host)
-        return nd_error_get_status();
+    nd_status status = nd__linalg_check_computed(name, "x", x, false);
+    if (status != ND_OK)
+        return status;
     int64_t m = x->shape[x->ndim - 2], n = x->shape[x->ndim - 1], k = m < n ? m : n;
-    nd_auto nd_tensor *packed = packed_values(name, ND_OP_svd, host, false, m * k + k + k * n);
+    nd_auto nd_tensor *packed = packed_values(name, ND_OP_svd, x, false, m * k + k + k * n);
     nd_auto nd_tensor *s = nd__linalg_vector(packed, m * k, k);
     part parts[] = {{nd__linalg_part(packed, 0, m, k), ret_u},
                     {nd_steal(&s), ret_s},
                     {nd__linalg_part(packed, m * k + k, k, n), ret_vt}};
-    return give(name, x, 3, parts);
+    return give(3, parts);
 }
 
 nd_status nd_svd(const nd_tensor *x, nd_tensor **ret_u, nd_tensor **ret_s, nd_tensor **ret_vt) {
@@ -299,15 +218,13 @@ nd_status nd_svd(const nd_tensor *x, nd_tensor **ret_u, nd_tensor **ret_s, nd_te
 }
 
 static nd_tensor *singular_values(const char *name, const nd_tensor *x) {
-    if (nd__linalg_check(name, "x", x, false) != ND_OK)
+    if (nd__linalg_check_computed(name, "x", x, false) != ND_OK)
         return NULL;
     nd_tensor *s = NULL;
     if (nd__record_wants_history(&x, 1)) // the gradient is one of u and v
         return svd(name, x, NULL, &s, NULL) == ND_OK ? s : NULL;
     int64_t m = x->shape[x->ndim - 2], n = x->shape[x->ndim - 1];
-    nd_auto nd_tensor *host = nd__operands_to_host(name, x);
-    return nd__operands_to_device_of(name, x,
-                                     packed_values(name, ND_OP_svd, host, true, m < n ? m : n));
+    return packed_values(name, ND_OP_svd, x, true, m < n ? m : n);
 }
 
 nd_tensor *nd_svdvals(const nd_tensor *x) {
@@ -316,9 +233,8 @@ nd_tensor *nd_svdvals(const nd_tensor *x) {
 
 static nd_status eigh(const char *name, const nd_tensor *x, bool only, nd_tensor **ret_values,
                       nd_tensor **ret_vectors) {
-    nd_status status = nd__linalg_check(name, "x", x, true);
-    nd_auto nd_tensor *host = status == ND_OK ? nd__operands_to_host(name, x) : NULL;
-    nd_auto nd_tensor *symmetric = symmetric_part(host);
+    nd_status status = nd__linalg_check_computed(name, "x", x, true);
+    nd_auto nd_tensor *symmetric = status == ND_OK ? symmetric_part(x) : NULL;
     if (!symmetric)
         return nd_error_get_status();
     int64_t n = x->shape[x->ndim - 1];
@@ -327,7 +243,7 @@ static nd_status eigh(const char *name, const nd_tensor *x, bool only, nd_tensor
         packed_values(name, ND_OP_eigh, symmetric, only, only ? n : n + n * n);
     part parts[] = {{nd__linalg_vector(packed, 0, n), ret_values},
                     {only ? nd_retain(symmetric) : nd__linalg_part(packed, n, n, n), ret_vectors}};
-    return give(name, x, 2, parts);
+    return give(2, parts);
 }
 
 nd_status nd_eigh(const nd_tensor *x, nd_tensor **ret_values, nd_tensor **ret_vectors) {
@@ -342,37 +258,32 @@ nd_tensor *nd_eigvalsh(const nd_tensor *x) {
 // -------------------------------------------------------------------------------------------------
 // numbers
 
-/// Sign, logarithm and value of the determinant: [..., 3], on the host.
+/// Sign, logarithm and value of the determinant: [..., 3].
 static nd_tensor *packed_slogdet(const char *name, const nd_tensor *x) {
-    if (nd__linalg_check(name, "x", x, true) != ND_OK)
-        return NULL;
-    nd_auto nd_tensor *host = nd__operands_to_host(name, x);
-    if (!host)
+    if (nd__linalg_check_computed(name, "x", x, true) != ND_OK)
         return NULL;
     if (x->shape[x->ndim - 1] > 0) {
         nd__linalg_call call = {.op = ND_OP_slogdet};
-        return nd__linalg_run(name, &call, (const nd_tensor *const[]){host}, 1, 1,
-                              (const int64_t[]){3}, NULL);
+        return nd__linalg_run(name, &call, &x, 1, 1, (const int64_t[]){3}, NULL);
     }
     int64_t shape[ND_MAX_DIMS]; // of no rows
     for (int i = 0; i < x->ndim - 2; i++)
         shape[i] = x->shape[i];
     shape[x->ndim - 2] = 3;
-    const nd_tensor *like = host;
     nd_auto nd_tensor *ones = nd__create_filled(
-        name, nd__tensor_result(name, &like, 1, host->device, x->dtype, x->ndim - 1, shape),
+        name, nd__tensor_result(name, &x, 1, x->device, x->dtype, x->ndim - 1, shape),
         ND_NUMBER(1));
     const double values[] = {1, 0, 1};
     nd_auto nd_tensor *known = nd_from_data(values, 1, (const int64_t[]){3}, ND_F64);
-    nd_auto nd_tensor *there = nd_to(known, host->device);
+    nd_auto nd_tensor *there = nd_to(known, x->device);
     nd_auto nd_tensor *numbers = nd_cast(there, x->dtype);
     nd_tensor *packed = nd_mul(ones, numbers);
-    return packed ? nd__record(ND_OP_slogdet, packed, &like, 1, NULL) : NULL;
+    return packed ? nd__record(ND_OP_slogdet, packed, &x, 1, NULL) : NULL;
 }
 
 nd_tensor *nd_det(const nd_tensor *x) {
     nd_auto nd_tensor *packed = packed_slogdet("det", x);
-    return packed ? nd__operands_to_device_of("det", x, nd_select(packed, 2, -1)) : NULL;
+    return packed ? nd_select(packed, 2, -1) : NULL;
 }
 
 nd_status nd_slogdet(const nd_tensor *x, nd_tensor **ret_sign, nd_tensor **ret_logabsdet) {
@@ -381,11 +292,11 @@ nd_status nd_slogdet(const nd_tensor *x, nd_tensor **ret_sign, nd_tensor **ret_l
         return nd_error_get_status();
     nd_auto nd_tensor *sign = nd_select(packed, 0, -1);
     part parts[] = {{nd_detach(sign), ret_sign}, {nd_select(packed, 1, -1), ret_logabsdet}};
-    return give("slogdet", x, 2, parts);
+    return give(2, parts);
 }
 
 nd_tensor *nd_matrix_rank(const nd_tensor *x, double tolerance) {
-    if (nd__linalg_check("matrix_rank", "x", x, false) != ND_OK ||
+    if (nd__linalg_check_computed("matrix_rank", "x", x, false) != ND_OK ||
         nd__linalg_check_tolerance("matrix_rank", tolerance) != ND_OK)
         return NULL;
     nd_tensor *rank = NULL;

@@ -1,8 +1,8 @@
-// Linear algebra on the host: systems of equations, and what is the solution of one: inverses,
-// negative powers, least squares. As in linalg.c, results are where the operands are.
-#include "kernels/cpu/linalg.h"
+// Linear algebra: systems of equations, and what is the solution of one: inverses, negative powers, least
+// squares.
 #include "lib/base/error.h"
 #include "lib/ops/linalg.h"
+#include "lib/ops/linalg_run.h"
 #include "lib/ops/operands.h"
 #include "lib/tensor/copy.h"
 #include "lib/tensor/shape.h"
@@ -10,7 +10,7 @@
 // -------------------------------------------------------------------------------------------------
 // operands
 
-/// Of two operands with one dtype: both on the host, with one batch, b as a matrix.
+/// Of two operands with one dtype: both with one batch, b as a matrix.
 typedef struct system_operands {
     nd_tensor *a, *b;
     bool column; ///< b was a vector
@@ -21,8 +21,8 @@ static void release_system(system_operands *s) {
     nd_release(s->b);
 }
 
-/// x (consumed) with the batch `shape` in front of its matrix.
-static nd_tensor *with_batch(nd_tensor *x, int batch, const int64_t *batch_shape) {
+/// x with the batch `shape` in front of its matrix. NULL gives NULL.
+static nd_tensor *with_batch(const nd_tensor *x, int batch, const int64_t *batch_shape) {
     if (!x)
         return NULL;
     int64_t shape[ND_MAX_DIMS];
@@ -30,14 +30,12 @@ static nd_tensor *with_batch(nd_tensor *x, int batch, const int64_t *batch_shape
         shape[i] = batch_shape[i];
     shape[batch] = x->shape[x->ndim - 2];
     shape[batch + 1] = x->shape[x->ndim - 1];
-    nd_tensor *wide = nd_expand(x, batch + 2, shape);
-    nd_release(x);
-    return wide;
+    return nd_expand(x, batch + 2, shape);
 }
 
 static nd_status check_system(const char *name, const nd_tensor *a, const nd_tensor *b,
                               bool square) {
-    nd_status status = nd__linalg_check(name, "a", a, square);
+    nd_status status = nd__linalg_check_computed(name, "a", a, square);
     if (status == ND_OK)
         status = nd__operands_check_pair(name, "a", a, "b", b);
     if (status != ND_OK)
@@ -66,8 +64,7 @@ static nd_status make_system(const char *name, const nd_tensor *a, const nd_tens
     if (batch < 0)
         return nd_error_get_status();
     nd_auto nd_tensor *matrix = column ? nd_unsqueeze(b, 1) : nd_retain(b);
-    system_operands made = {with_batch(nd__operands_to_host(name, a), batch, shape),
-                            with_batch(nd__operands_to_host(name, matrix), batch, shape), column};
+    system_operands made = {with_batch(a, batch, shape), with_batch(matrix, batch, shape), column};
     if (!made.a || !made.b) {
         release_system(&made);
         return nd_error_get_status();
@@ -78,13 +75,13 @@ static nd_status make_system(const char *name, const nd_tensor *a, const nd_tens
 
 /// Runs a call of two operands and releases them.
 static nd_tensor *run_system(const char *name, nd__linalg_call *call, system_operands *s,
-                             const nd_tensor *like, const nd_op_attrs *attrs) {
+                             const nd_op_attrs *attrs) {
     const nd_tensor *inputs[] = {s->a, s->b};
     const int64_t tail[] = {s->a->shape[s->a->ndim - 1], s->b->shape[s->b->ndim - 1]};
     nd_auto nd_tensor *matrix = nd__linalg_run(name, call, inputs, 2, 2, tail, attrs);
     nd_tensor *result = s->column ? nd_squeeze(matrix, -1) : nd_retain(matrix);
     release_system(s);
-    return nd__operands_to_device_of(name, like, result);
+    return result;
 }
 
 // -------------------------------------------------------------------------------------------------
@@ -97,7 +94,7 @@ static nd_tensor *solve(const char *name, const nd_tensor *a, const nd_tensor *b
     if (make_system(name, a, b, true, &s) != ND_OK)
         return NULL;
     nd__linalg_call call = {.op = ND_OP_solve};
-    return run_system(name, &call, &s, a, NULL);
+    return run_system(name, &call, &s, NULL);
 }
 
 nd_tensor *nd_solve(const nd_tensor *a, const nd_tensor *b) {
@@ -111,15 +108,14 @@ nd_tensor *nd_solve_triangular(const nd_tensor *a, const nd_tensor *b, bool uppe
         return NULL;
     nd__linalg_call call = {.op = ND_OP_solve_triangular, .upper = upper, .unit = unit_diagonal};
     const nd_op_attrs attrs = {.i = {upper, unit_diagonal}};
-    return run_system("solve_triangular", &call, &s, a, &attrs);
+    return run_system("solve_triangular", &call, &s, &attrs);
 }
 
 static nd_tensor *inverse_of(const char *name, const nd_tensor *x) {
-    if (nd__linalg_check(name, "x", x, true) != ND_OK)
+    if (nd__linalg_check_computed(name, "x", x, true) != ND_OK)
         return NULL;
-    nd_auto nd_tensor *host = nd__operands_to_host(name, x);
-    nd_auto nd_tensor *identity = nd__linalg_identity(host, x->shape[x->ndim - 1]);
-    return identity ? nd__operands_to_device_of(name, x, solve(name, host, identity)) : NULL;
+    nd_auto nd_tensor *identity = nd__linalg_identity(x, x->shape[x->ndim - 1]);
+    return identity ? solve(name, x, identity) : NULL;
 }
 
 nd_tensor *nd_inv(const nd_tensor *x) {
@@ -127,9 +123,8 @@ nd_tensor *nd_inv(const nd_tensor *x) {
 }
 
 /// The identity in each place of x's batch.
-static nd_tensor *identity_of(const char *name, const nd_tensor *x) {
-    nd_auto nd_tensor *host = nd__linalg_identity(x, x->shape[x->ndim - 1]);
-    nd_auto nd_tensor *one = host ? nd__copy_to(name, host, x->device) : NULL;
+static nd_tensor *identity_of(const nd_tensor *x) {
+    nd_auto nd_tensor *one = nd__linalg_identity(x, x->shape[x->ndim - 1]);
     nd_auto nd_tensor *all = nd_expand(one, x->ndim, x->shape);
     return nd_clone(all);
 }
@@ -168,7 +163,7 @@ nd_tensor *nd_matrix_power(const nd_tensor *x, int64_t power) {
         return NULL;
     }
     if (power == 0)
-        return identity_of(name, x);
+        return identity_of(x);
     if (power == 1)
         return nd_clone(x);
     if (power > 0)
@@ -188,20 +183,16 @@ nd_tensor *nd_lstsq(const nd_tensor *a, const nd_tensor *b, double tolerance) {
     tolerance = nd__linalg_tolerance_of(a, tolerance);
     nd__linalg_call call = {.op = ND_OP_lstsq, .tolerance = tolerance};
     const nd_op_attrs attrs = {.f = {tolerance}};
-    return run_system("lstsq", &call, &s, a, &attrs);
+    return run_system("lstsq", &call, &s, &attrs);
 }
 
 nd_tensor *nd_pinv(const nd_tensor *x, double tolerance) {
-    if (nd__linalg_check("pinv", "x", x, false) != ND_OK ||
+    if (nd__linalg_check_computed("pinv", "x", x, false) != ND_OK ||
         nd__linalg_check_tolerance("pinv", tolerance) != ND_OK)
         return NULL;
     tolerance = nd__linalg_tolerance_of(x, tolerance);
     nd__linalg_call call = {.op = ND_OP_pinv, .tolerance = tolerance};
     const nd_op_attrs attrs = {.f = {tolerance}};
     const int64_t tail[] = {x->shape[x->ndim - 1], x->shape[x->ndim - 2]};
-    nd_auto nd_tensor *host = nd__operands_to_host("pinv", x);
-    const nd_tensor *inputs[] = {host};
-    return host ? nd__operands_to_device_of(
-                      "pinv", x, nd__linalg_run("pinv", &call, inputs, 1, 2, tail, &attrs))
-                : NULL;
+    return nd__linalg_run("pinv", &call, &x, 1, 2, tail, &attrs);
 }

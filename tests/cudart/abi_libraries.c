@@ -154,7 +154,8 @@ SAME(ND__FFT_FORWARD, CUFFT_FORWARD);
 SAME(ND__FFT_INVERSE, CUFFT_INVERSE);
 SAME(sizeof(int), sizeof(cufftHandle));
 
-int nd_abi_of_cufft(int plan, long long *n, cudaStream_t stream, void *memory, size_t *ret_bytes) {
+static unsigned __attribute__((unused))
+abi_of_cufft(int plan, long long *n, cudaStream_t stream, void *memory, size_t *ret_bytes) {
     return cufftCreate(&plan) + cufftSetAutoAllocation(plan, 0) +
            cufftMakePlanMany64(plan, 1, n, n, 1LL, 0LL, n, 1LL, 0LL, CUFFT_C2C, 1LL, ret_bytes) +
            cufftSetStream(plan, stream) + cufftSetWorkArea(plan, memory) +
@@ -162,5 +163,75 @@ int nd_abi_of_cufft(int plan, long long *n, cudaStream_t stream, void *memory, s
            cufftExecR2C(plan, memory, memory) + cufftExecC2R(plan, memory, memory) +
            cufftExecD2Z(plan, memory, memory) + cufftExecZ2D(plan, memory, memory) +
            cufftDestroy(plan);
+}
+#endif
+
+#if !defined(CUDART_FAKE) && __has_include(<cusolverDn.h>)
+#include <cusolverDn.h>
+
+SAME(ND__SOLVER_SUCCESS, CUSOLVER_STATUS_SUCCESS);
+SAME(ND__SOLVER_ALLOC_FAILED, CUSOLVER_STATUS_ALLOC_FAILED);
+SAME(ND__SOLVER_EXECUTION_FAILED, CUSOLVER_STATUS_EXECUTION_FAILED);
+SAME(ND__SOLVER_INTERNAL_ERROR, CUSOLVER_STATUS_INTERNAL_ERROR);
+SAME(ND__SOLVER_VALUES, CUSOLVER_EIG_MODE_NOVECTOR);
+SAME(ND__SOLVER_VECTORS, CUSOLVER_EIG_MODE_VECTOR);
+SAME(ND__BLAS_LOWER, CUBLAS_FILL_MODE_LOWER);
+SAME(ND__BLAS_UPPER, CUBLAS_FILL_MODE_UPPER);
+SAME(ND__BLAS_RIGHT, CUBLAS_SIDE_RIGHT);
+SAME(ND__BLAS_UNIT, CUBLAS_DIAG_UNIT);
+
+typedef struct solver_arguments {
+    cusolverDnHandle_t handle;
+    cusolverDnParams_t params;
+    void *data;
+    int64_t n, *pivots;
+    int lwork, *info;
+    size_t bytes, *ret_bytes;
+    float *narrow;
+    double *wide;
+} solver_arguments;
+
+#define WORK a->data, a->bytes, a->data, a->bytes, a->info
+#define SIZES a->ret_bytes, a->ret_bytes
+
+static unsigned __attribute__((unused)) abi_of_cusolver(solver_arguments *a, cudaStream_t stream) {
+    const cudaDataType type = CUDA_R_32F;
+    const cublasFillMode_t lower = CUBLAS_FILL_MODE_LOWER;
+    const cusolverEigMode_t vectors = CUSOLVER_EIG_MODE_VECTOR;
+    const signed char job = 'S';
+    void *d = a->data;
+    const int64_t n = a->n;
+    const int m = (int)n;
+    return cusolverDnCreate(&a->handle) + cusolverDnCreateParams(&a->params) +
+           cusolverDnSetStream(a->handle, stream) +
+           cusolverDnXpotrf_bufferSize(a->handle, a->params, lower, n, type, d, n, type, SIZES) +
+           cusolverDnXpotrf(a->handle, a->params, lower, n, type, d, n, type, WORK) +
+           cusolverDnXgetrf_bufferSize(a->handle, a->params, n, n, type, d, n, type, SIZES) +
+           cusolverDnXgetrf(a->handle, a->params, n, n, type, d, n, a->pivots, type, WORK) +
+           cusolverDnXgetrs(a->handle, a->params, CUBLAS_OP_N, n, n, type, d, n, a->pivots, type, d,
+                            n, a->info) +
+           cusolverDnXgeqrf_bufferSize(a->handle, a->params, n, n, type, d, n, type, d, type,
+                                       SIZES) +
+           cusolverDnXgeqrf(a->handle, a->params, n, n, type, d, n, type, d, type, WORK) +
+           cusolverDnSorgqr_bufferSize(a->handle, m, m, m, a->narrow, m, a->narrow, &a->lwork) +
+           cusolverDnDorgqr_bufferSize(a->handle, m, m, m, a->wide, m, a->wide, &a->lwork) +
+           cusolverDnSorgqr(a->handle, m, m, m, a->narrow, m, a->narrow, a->narrow, m, a->info) +
+           cusolverDnDorgqr(a->handle, m, m, m, a->wide, m, a->wide, a->wide, m, a->info) +
+           cusolverDnXsyevd_bufferSize(a->handle, a->params, vectors, lower, n, type, d, n, type, d,
+                                       type, SIZES) +
+           cusolverDnXsyevd(a->handle, a->params, vectors, lower, n, type, d, n, type, d, type,
+                            WORK) +
+           cusolverDnXgesvd_bufferSize(a->handle, a->params, job, job, n, n, type, d, n, type, d,
+                                       type, d, n, type, d, n, type, SIZES) +
+           cusolverDnXgesvd(a->handle, a->params, job, job, n, n, type, d, n, type, d, type, d, n,
+                            type, d, n, type, WORK);
+}
+
+static unsigned __attribute__((unused))
+abi_of_triangles(cublasHandle_t handle, const float *a, float *b, const double *c, double *d) {
+    return cublasStrsm_v2(handle, CUBLAS_SIDE_RIGHT, CUBLAS_FILL_MODE_LOWER, CUBLAS_OP_N,
+                          CUBLAS_DIAG_UNIT, 1, 1, a, a, 1, b, 1) +
+           cublasDtrsm_v2(handle, CUBLAS_SIDE_RIGHT, CUBLAS_FILL_MODE_LOWER, CUBLAS_OP_N,
+                          CUBLAS_DIAG_UNIT, 1, 1, c, c, 1, d, 1);
 }
 #endif

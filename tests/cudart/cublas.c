@@ -177,3 +177,72 @@ int cublasGemmStridedBatchedEx(void *made, int transa, int transb, int m, int n,
                  .stride_c = stride_c};
     return queue(made, "cublasGemmStridedBatchedEx", &p);
 }
+
+// ------------------------------------------------------------------------------------------------
+// triangles
+
+/// b, column-major [m, n], becomes the x with x a = b.
+typedef struct triangle {
+    bool wide, upper, unit;
+    int m, n, lda, ldb;
+    const void *a;
+    void *b;
+} triangle;
+
+static double of_a(const triangle *t, int row, int column) {
+    const int at = row + column * t->lda;
+    return t->wide ? ((const double *)t->a)[at] : (double)((const float *)t->a)[at];
+}
+
+/// One row of x, in the order in which its elements can be known.
+static void solve_row(const triangle *t, int row, double *x) {
+    for (int i = 0; i < t->n; i++) {
+        const int column = t->upper ? i : t->n - 1 - i;
+        const int at = row + column * t->ldb;
+        double sum = t->wide ? ((double *)t->b)[at] : (double)((float *)t->b)[at];
+        for (int k = t->upper ? 0 : column + 1; k < (t->upper ? column : t->n); k++)
+            sum -= x[k] * of_a(t, k, column);
+        x[column] = t->unit ? sum : sum / of_a(t, column, column);
+        if (t->wide)
+            ((double *)t->b)[at] = x[column];
+        else
+            ((float *)t->b)[at] = (float)x[column];
+    }
+}
+
+static void solve(void *data) {
+    const triangle *t = data;
+    double *x = malloc((size_t)t->n * sizeof *x);
+    if (!x)
+        abort();
+    for (int row = 0; row < t->m; row++)
+        solve_row(t, row, x);
+    free(x);
+}
+
+/// From the right, of matrices as they are; nothing else.
+static int queue_triangle(handle *to, const char *name, int side, int transposed,
+                          const triangle *t) {
+    if (to->magic != MAGIC)
+        return NOT_INITIALIZED;
+    if (side != 1 || transposed != 0)
+        return NOT_SUPPORTED;
+    if (t->m < 0 || t->n < 0 || t->lda < (t->n > 1 ? t->n : 1) || t->ldb < (t->m > 1 ? t->m : 1))
+        return INVALID_VALUE;
+    return to->queue(to->stream, name, solve, t, sizeof *t) == cudaSuccess ? SUCCESS
+                                                                           : EXECUTION_FAILED;
+}
+
+EXPORT int cublasStrsm_v2(void *made, int side, int upper, int transposed, int unit, int m, int n,
+                          const float *alpha, const float *a, int lda, float *b, int ldb) {
+    const triangle t = {false, upper == 1, unit == 1, m, n, lda, ldb, a, b};
+    return *alpha == 1.0f ? queue_triangle(made, "cublasStrsm", side, transposed, &t)
+                          : NOT_SUPPORTED;
+}
+
+EXPORT int cublasDtrsm_v2(void *made, int side, int upper, int transposed, int unit, int m, int n,
+                          const double *alpha, const double *a, int lda, double *b, int ldb) {
+    const triangle t = {true, upper == 1, unit == 1, m, n, lda, ldb, a, b};
+    return *alpha == 1.0 ? queue_triangle(made, "cublasDtrsm", side, transposed, &t)
+                         : NOT_SUPPORTED;
+}

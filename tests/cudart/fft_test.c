@@ -104,6 +104,7 @@ static int check(const kind *of, nd_dtype dtype, layout how, int64_t n, int axis
     snprintf(what, sizeof what, "%s of layout %d, n %d, axis %d, norm %d", of->name, (int)how,
              (int)n, axis, (int)norm);
     assert_alike(what, got, expected);
+    assert_true(distance(there, here) == 0); // it was read alone
     release_results(got);
     release_results(expected);
     nd_release(there);

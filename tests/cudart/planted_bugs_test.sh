@@ -3,7 +3,7 @@
 # Fails when a test passes with a planted bug.
 set -u
 folder=$TEST_SRCDIR/$TEST_WORKSPACE/tests/cudart
-export ND_CUBLAS=$folder/libcublas.so ND_CUDNN=$folder/libcudnn.so ND_CUFFT=$folder/libcufft.so ND_CUDART_RACES=1
+export ND_CUBLAS=$folder/libcublas.so ND_CUDNN=$folder/libcudnn.so ND_CUFFT=$folder/libcufft.so ND_CUSOLVER=$folder/libcusolver.so ND_CUDART_RACES=1
 failures=0
 for name; do
     said=$(CMOCKA_TEST_ABORT=1 timeout 60 "$folder/$name" 2>&1)

@@ -31,6 +31,13 @@ typedef int gemm_ex_function(void *handle, int transa, int transb, int m, int n,
                              long long stride_b, const void *beta, void *c, int c_type, int ldc,
                              long long stride_c, int batch, int compute_type, int algorithm);
 
+typedef int strsm_function(void *handle, int side, int triangle, int transposed, int diagonal,
+                           int m, int n, const float *alpha, const float *a, int lda, float *b,
+                           int ldb);
+typedef int dtrsm_function(void *handle, int side, int triangle, int transposed, int diagonal,
+                           int m, int n, const double *alpha, const double *a, int lda, double *b,
+                           int ldb);
+
 static struct {
     bool found;
     create_function *create;
@@ -40,6 +47,8 @@ static struct {
     sgemm_function *sgemm;
     dgemm_function *dgemm;
     gemm_ex_function *gemm_ex;
+    strsm_function *strsm;
+    dtrsm_function *dtrsm;
 } cublas;
 static nd_library_state state = ND_LIBRARY_STATE_INIT;
 
@@ -87,7 +96,9 @@ static bool open_library(void) {
                    nd__library_find(library, "cublasSetWorkspace_v2", &cublas.set_workspace) &&
                    nd__library_find(library, "cublasSgemmStridedBatched", &cublas.sgemm) &&
                    nd__library_find(library, "cublasDgemmStridedBatched", &cublas.dgemm) &&
-                   nd__library_find(library, "cublasGemmStridedBatchedEx", &cublas.gemm_ex);
+                   nd__library_find(library, "cublasGemmStridedBatchedEx", &cublas.gemm_ex) &&
+                   nd__library_find(library, "cublasStrsm_v2", &cublas.strsm) &&
+                   nd__library_find(library, "cublasDtrsm_v2", &cublas.dtrsm);
     if (!cublas.found)
         dlclose(library);
     return true;
@@ -111,6 +122,16 @@ static nd_status handle_ready(nd_cuda_device *device) {
         return ND_ERROR_UNSUPPORTED;
     device->blas = handle;
     return ND_OK;
+}
+
+/// The handle is there, on the queue's stream. Caller holds blas_lock.
+static nd_status handle_on(nd_cuda_device *device, const nd_cuda_queue *queue) {
+    nd_status status = handle_ready(device);
+    if (status == ND_OK && device->blas_stream != queue->stream) {
+        status = nd__cublas_status(cublas.set_stream(device->blas, (cudaStream_t)queue->stream));
+        device->blas_stream = status == ND_OK ? queue->stream : NULL;
+    }
+    return status;
 }
 
 /// Of f32 by TF32, and of halves.
@@ -215,14 +236,44 @@ nd_status nd__cublas_matmul(nd_cuda_device *device, const nd_cuda_queue *queue,
     if (!cublas.found)
         return ND_ERROR_UNSUPPORTED;
     pthread_mutex_lock(&device->blas_lock);
-    nd_status status = handle_ready(device);
-    if (status == ND_OK && device->blas_stream != queue->stream) {
-        status = nd__cublas_status(cublas.set_stream(device->blas, (cudaStream_t)queue->stream));
-        device->blas_stream = status == ND_OK ? queue->stream : NULL;
-    }
+    nd_status status = handle_on(device, queue);
     if (status == ND_OK)
         status = nd__capture_running() ? multiply_captured(device, queue, call)
                                        : nd__gemm_matmul(call, run_gemm, device);
+    pthread_mutex_unlock(&device->blas_lock);
+    return status;
+}
+
+bool nd__cublas_takes_triangles(nd_cuda_device *device) {
+    nd__library_settle(&state, open_library);
+    if (!cublas.found)
+        return false;
+    pthread_mutex_lock(&device->blas_lock);
+    bool ready = handle_ready(device) == ND_OK;
+    pthread_mutex_unlock(&device->blas_lock);
+    return ready;
+}
+
+/// Row by row, a x = b is x^T a^T = b^T column by column: the other triangle, on the other side.
+static int solve_triangle(void *handle, const nd_cublas_triangles *t, int64_t at) {
+    const int triangle = t->upper ? ND__BLAS_LOWER : ND__BLAS_UPPER;
+    const int n = (int)t->n, o = (int)t->o;
+    const int64_t a_at = at * t->n * t->n, x_at = at * t->n * t->o;
+    const float one = 1.0f;
+    const double wide_one = 1.0;
+    if (t->dtype == ND_F64)
+        return cublas.dtrsm(handle, ND__BLAS_RIGHT, triangle, ND__BLAS_PLAIN, t->unit, o, n,
+                            &wide_one, (const double *)t->a + a_at, n, (double *)t->x + x_at, o);
+    return cublas.strsm(handle, ND__BLAS_RIGHT, triangle, ND__BLAS_PLAIN, t->unit, o, n, &one,
+                        (const float *)t->a + a_at, n, (float *)t->x + x_at, o);
+}
+
+nd_status nd__cublas_solve_triangles(nd_cuda_device *device, const nd_cuda_queue *queue,
+                                     const nd_cublas_triangles *triangles) {
+    pthread_mutex_lock(&device->blas_lock);
+    nd_status status = handle_on(device, queue);
+    for (int64_t at = 0; at < triangles->count && status == ND_OK; at++)
+        status = nd__cublas_status(solve_triangle(device->blas, triangles, at));
     pthread_mutex_unlock(&device->blas_lock);
     return status;
 }

@@ -1,4 +1,4 @@
-// Matrix products by cuBLAS.
+// Matrix products, and systems of triangles, by cuBLAS.
 #ifndef ND_LIB_DEVICE_CUDA_CUBLAS_H
 #define ND_LIB_DEVICE_CUDA_CUBLAS_H
 #include "lib/device/cuda/library.h"
@@ -19,4 +19,19 @@ bool nd__cublas_takes(nd_cuda_device *device, const nd_cuda_queue *queue,
 /// queued, when cuBLAS is missing or cannot do it.
 nd_status nd__cublas_matmul(nd_cuda_device *device, const nd_cuda_queue *queue,
                             const nd_kernel_call *call);
+
+/// Systems of triangles [n, n] one behind the other, each with o columns; all row-major.
+typedef struct nd_cublas_triangles {
+    nd_dtype dtype; ///< f32 or f64
+    int64_t count, n, o;
+    bool upper, unit; ///< which triangle; with ones on the diagonal
+    const void *a;
+    void *x; ///< [count, n, o]: what is solved for, then the solutions
+} nd_cublas_triangles;
+
+/// Whether it is there.
+bool nd__cublas_takes_triangles(nd_cuda_device *device);
+/// What is 0 on a diagonal is divided by. Where it is there, and not while this thread captures.
+nd_status nd__cublas_solve_triangles(nd_cuda_device *device, const nd_cuda_queue *queue,
+                                     const nd_cublas_triangles *triangles);
 #endif

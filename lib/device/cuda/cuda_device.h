@@ -86,7 +86,8 @@ typedef struct nd_cuda_device {
     void *blas_stream; ///< that it was told last
     void *blas_lt;     ///< cuBLASLt handle, likewise
     void *dnn;         ///< cuDNN handle, likewise
-    bool blas_tried, blas_lt_tried, dnn_tried;
+    void *solver, *solver_params; ///< cuSOLVER handle and parameters, likewise
+    bool blas_tried, blas_lt_tried, dnn_tried, solver_tried;
 } nd_cuda_device;
 
 /// What a CUDA error means for the caller; also forgets it, so that the next call does not find it.

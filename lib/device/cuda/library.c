@@ -6,6 +6,7 @@
 #include "lib/device/cuda/cudnn.h"
 #include "lib/device/cuda/cudnn_attention.h"
 #include "lib/device/cuda/cufft.h"
+#include "lib/device/cuda/cusolver.h"
 #include <dlfcn.h>
 #include <glob.h>
 #include <limits.h>
@@ -237,6 +238,14 @@ nd_status nd__library_launch(nd_cuda_device *device, const nd_cuda_queue *queue,
         return nd__cudnn_pool(device, queue, call);
     case ND_OP_attention:
         return nd__cudnn_attend(device, queue, call);
+    case ND_OP_solve:
+    case ND_OP_solve_triangular:
+    case ND_OP_cholesky:
+    case ND_OP_qr:
+    case ND_OP_svd:
+    case ND_OP_eigh:
+    case ND_OP_slogdet:
+        return nd__cusolver_compute(device, queue, call);
     case ND_OP_fft:
     case ND_OP_rfft:
     case ND_OP_irfft:

@@ -9,6 +9,7 @@
 
 enum { ND__BLAS_SUCCESS = 0, ND__BLAS_ALLOC_FAILED = 3, ND__BLAS_NOT_SUPPORTED = 15 };
 enum { ND__BLAS_PLAIN = 0, ND__BLAS_TRANSPOSED = 1 };
+enum { ND__BLAS_LOWER = 0, ND__BLAS_UPPER = 1, ND__BLAS_RIGHT = 1, ND__BLAS_UNIT = 1 };
 enum { ND__BLAS_F32 = 0, ND__BLAS_F64 = 1, ND__BLAS_F16 = 2, ND__BLAS_BF16 = 14 };
 enum { ND__BLAS_I8 = 3, ND__BLAS_I32 = 10 };
 enum { ND__BLAS_COMPUTE_F32 = 68, ND__BLAS_COMPUTE_F64 = 70, ND__BLAS_COMPUTE_I32 = 72 };
@@ -43,6 +44,16 @@ typedef struct nd_lt_result {
     float waves;
     int reserved[4];
 } nd_lt_result;
+
+// cuSOLVER
+
+enum {
+    ND__SOLVER_SUCCESS = 0,
+    ND__SOLVER_ALLOC_FAILED = 2,
+    ND__SOLVER_EXECUTION_FAILED = 6,
+    ND__SOLVER_INTERNAL_ERROR = 7
+};
+enum { ND__SOLVER_VALUES = 0, ND__SOLVER_VECTORS = 1 };
 
 // cuFFT
 
