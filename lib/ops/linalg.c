@@ -169,7 +169,7 @@ static nd_status wide_qr(const nd_tensor *x, nd_tensor **ret_q, nd_tensor **ret_
     nd_auto nd_tensor *q = nd__linalg_part(packed, 0, m, m);
     nd_auto nd_tensor *left = nd__linalg_part(packed, m * m, m, m);
     nd_auto nd_tensor *turned = nd__linalg_turn(q);
-    nd_auto nd_tensor *right = nd_matmul(turned, others);
+    nd_auto nd_tensor *right = nd__linalg_product(turned, others);
     const nd_tensor *halves[] = {left, right};
     part parts[] = {{nd_steal(&q), ret_q}, {right ? nd_concat(2, halves, -1) : NULL, ret_r}};
     return give(2, parts);

@@ -135,13 +135,13 @@ static nd_tensor *power_of(const nd_tensor *x, uint64_t power) {
     nd_auto nd_tensor *square = nd_retain(x);
     for (;; power >>= 1) {
         if (power & 1) {
-            nd_tensor *product = result ? nd_matmul(result, square) : nd_retain(square);
+            nd_tensor *product = result ? nd__linalg_product(result, square) : nd_retain(square);
             nd_release(result);
             result = product;
         }
         if (power <= 1 || !square || (power & 1 && !result))
             return result;
-        nd_tensor *next = nd_matmul(square, square);
+        nd_tensor *next = nd__linalg_product(square, square);
         nd_release(square);
         square = next;
         if (!square) {

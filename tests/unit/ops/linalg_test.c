@@ -2,6 +2,7 @@
 #include "kernels/cpu/lapack.h"
 #include "tests/unit/ops/matrices.h"
 #include "tests/unit/ops/values.h"
+#include <nd/autocast.h>
 #include <nd/threads.h>
 
 /// x^T x is the identity: its columns are orthonormal.
@@ -167,6 +168,26 @@ static void test_powers_of_matrices(void **state) {
     assert_shape(of_none, ND_SHAPE(2, 0, 0));
 }
 
+/// nd_autocast lowers what it names, and linear algebra is none of that.
+static void test_linalg_in_autocast_is_as_outside(void **state) {
+    (void)state;
+    nd_auto nd_tensor *x = nd_randn(nd_key_new(3), ND_SHAPE(3, 7), ND_F32);
+    nd_auto nd_tensor *square = nd_slice(x, 0, 3, 1, 1);
+    nd_tensor *r = NULL, *r_inside = NULL;
+    assert_ok(nd_qr(x, NULL, &r));
+    nd_auto nd_tensor *power = nd_matrix_power(square, 5), *inside = NULL;
+    nd_autocast(ND_BF16) {
+        assert_ok(nd_qr(x, NULL, &r_inside));
+        inside = nd_matrix_power(square, 5);
+    }
+    assert_int_equal(nd_get_dtype(inside), ND_F32);
+    assert_true(largest(inside, power) == 0);
+    assert_int_equal(nd_get_dtype(r_inside), ND_F32);
+    assert_true(largest(r_inside, r) == 0);
+    nd_release(r);
+    nd_release(r_inside);
+}
+
 int main(void) {
     if (!nd__cpu_lapack(ND_F64)) {
         puts("SKIPPED: no LAPACK");
@@ -176,6 +197,7 @@ int main(void) {
         ND_TEST(test_what_defines_a_decomposition),
         ND_TEST(test_linalg_has_the_same_bits_on_any_number_of_threads),
         ND_TEST(test_powers_of_matrices),
+        ND_TEST(test_linalg_in_autocast_is_as_outside),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
