@@ -8,6 +8,8 @@
 #include "tests/training.h"
 #include "tests/windows.h"
 #include <math.h>
+#include <nd/fft.h>
+#include <nd/linalg.h>
 
 // ------------------------------------------------------------------------------------------------
 // operations
@@ -38,6 +40,8 @@
 #define LINES_SEEN(in, count) \
     nd_tmp(nd_less(LINES(in, count), nd_tmp(nd_zeros_like(LINES(in, count)))))
 #define LINES(in, count) nd_tmp(nd_reshape(in->flat, ND_SHAPE(count, 70000 / count)))
+#define SQUARES(in) nd_tmp(nd_matmul(MILD(in->a), nd_tmp(nd_transpose(MILD(in->a), 0, 1))))
+#define PAIRS(in) nd_tmp(nd_reshape(in->flat, ND_SHAPE(14, 50, 50, 2)))
 #define COLUMNS \
     (&(const nd_unfold_options){sizeof(nd_unfold_options), 1, {2, 3}, {1, 2}, {1, 0}, {2, 1}})
 #define BROADCAST(x) nd_tmp(nd_expand(x, ND_SHAPE(37, 53)))
@@ -133,6 +137,14 @@ static int64_t odd_number(nd_dtype dtype) {
     CASE(integers_row, integer_product(nd_tmp(nd_slice(in->a, 0, 1, 1, 0)), in->b, ND_I8, ND_U8, true)) \
     CASE(svdvals, nd_svdvals(in->a))                                                 \
     CASE(lstsq, nd_lstsq(in->cube, in->a, -1))                                       \
+    CASE(cholesky, nd_cholesky(SQUARES(in)))                                         \
+    CASE(eigvalsh, nd_eigvalsh(SQUARES(in)))                                         \
+    CASE(solve_triangular, nd_solve_triangular(nd_tmp(nd_cholesky(SQUARES(in))), MILD(in->a), false, false)) \
+    CASE(fft, nd_fft(PAIRS(in), 0, 1, ND_FFT_NORM_ORTHO))                            \
+    CASE(ifft_columns, nd_ifft(PAIRS(in), 12, 0, ND_FFT_NORM_BACKWARD))              \
+    CASE(rfft, nd_rfft(in->a, 0, 1, ND_FFT_NORM_ORTHO))                              \
+    CASE(rfft_of_transposed, nd_rfft(TRANSPOSED(in->a), 64, 0, ND_FFT_NORM_ORTHO))   \
+    CASE(irfft, nd_irfft(PAIRS(in), 0, 1, ND_FFT_NORM_ORTHO))                        \
     CASE(layer_norm, nd_layer_norm(in->a, in->row, in->row, 1e-5, 1))                \
     CASE(rms_norm, nd_rms_norm(in->a, NULL, 1e-5, 1))                                \
     CASE(group_norm, nd_group_norm(in->image, NULL, NULL, 3, 1e-5))                  \
