@@ -210,7 +210,7 @@ typedef struct nd_kernel_call {
 //            gradient of h has not gone through a gate; g [n, size], that of the step's h; what the step behind it gives through
 //            its gates, and carried, [n, size] each, which is exactly the third or lacks data; kept; before; after [n, size], the
 //            step's c of an LSTM, its h of TANH and RELU. Gradients that lack data are 0.
-// LINALG     where a backend has it; else lib/ops brings the operands to the host. out, info (i32 [count], written), x [count, m, n]
+// LINALG     where a backend has it; else lib/ops brings the operands to the host. info (i32 [count], written), out, x [count, m, n]
 //            and, of systems, b [count, m, o]; f32 or f64, contiguous, not empty; ndim is 0; i[0..6] = count, m, n, o, upper, unit,
 //            values only. What is computed: kernels/cpu/linalg.h; of pinv and lstsq lib/ops asks for an svd. info is 0, or the pivot that
 //            is 0 (solve), the leading minor that is not positive (cholesky), or not 0 where an iteration did not end; out is

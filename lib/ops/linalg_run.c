@@ -199,8 +199,8 @@ static nd_status launch(const linalg_run *run, const nd_tensor *x) {
     const nd_kernel_call launched = {
         .op = call->op,
         .noperands = call->b ? 4 : 3,
-        .operand = {{.data = call->out, .dtype = call->dtype},
-                    {.data = info->data, .dtype = ND_I32},
+        .operand = {{.data = info->data, .dtype = ND_I32},
+                    {.data = call->out, .dtype = call->dtype},
                     {.data = (void *)(uintptr_t)call->x, .dtype = call->dtype},
                     {.data = (void *)(uintptr_t)call->b, .dtype = call->dtype}},
         .attrs = {.i = {call->count, call->m, call->n, call->o, call->upper, call->unit,

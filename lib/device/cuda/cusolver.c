@@ -214,13 +214,13 @@ static size_t out_elements(const solver_run *r) {
 static solver_run describe(nd_cuda_device *device, const nd_cuda_queue *queue,
                            const nd_kernel_call *call) {
     const int64_t *i = call->attrs.i;
-    const bool wide = call->operand[0].dtype == ND_F64;
+    const bool wide = call->operand[1].dtype == ND_F64;
     solver_run r = {
         .queue = queue,
         .handle = device->solver,
         .params = device->solver_params,
         .op = call->op,
-        .dtype = call->operand[0].dtype,
+        .dtype = call->operand[1].dtype,
         .type = wide ? ND__BLAS_F64 : ND__BLAS_F32,
         .element = wide ? 8 : 4,
         .count = i[0],
@@ -231,8 +231,8 @@ static solver_run describe(nd_cuda_device *device, const nd_cuda_queue *queue,
         .upper = i[4] != 0,
         .unit = i[5] != 0,
         .values_only = i[6] != 0,
-        .out = call->operand[0].data,
-        .info = call->operand[1].data,
+        .info = call->operand[0].data,
+        .out = call->operand[1].data,
         .x = call->operand[2].data,
         .b = call->noperands > 3 ? call->operand[3].data : NULL,
     };
