@@ -131,7 +131,15 @@ static bool failed_for_shortage(int error, const char *words) {
     return is_shortage(error) || (!strstr(words, strerror(ENOENT)) && !has_address_space());
 }
 
+/// Of a path, which alone the loader takes as it is: it is a pipe, say, which the loader would wait for.
+static bool is_no_file(const char *path) {
+    struct stat about;
+    return strchr(path, '/') && stat(path, &about) == 0 && !S_ISREG(about.st_mode);
+}
+
 void *nd__optional_open_file(const char *file, bool *ret_short) {
+    if (is_no_file(file))
+        return NULL;
     if (!can_read_index()) {
         *ret_short = true;
         return NULL;

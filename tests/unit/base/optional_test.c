@@ -2,6 +2,8 @@
 #include "lib/base/optional.h"
 #include "tests/testing.h"
 #include <pthread.h>
+#include <stdlib.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -13,6 +15,27 @@ static void test_a_file_that_is_not_there_is_no_shortage(void **state) {
     assert_null(nd__optional_open_file("libnowhere.so.7", &shortage));
     assert_false(shortage);
     assert_non_null(nd__optional_open_file(USUAL, &shortage));
+    assert_false(shortage);
+}
+
+/// A variable of the environment may name a pipe, which nobody writes to.
+static void test_what_is_no_file_is_not_waited_for(void **state) {
+    (void)state;
+    const char *folder = getenv("TEST_TMPDIR");
+    char path[4096];
+    int length = snprintf(path, sizeof path, "%s/pipe_XXXXXX", folder ? folder : "/tmp");
+    assert_true(length > 0 && (size_t)length < sizeof path);
+    int file = mkstemp(path); // a name that is free
+    assert_true(file >= 0);
+    close(file);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    alarm(20);
+    bool shortage = false;
+    assert_null(nd__optional_open_file(path, &shortage));
+    alarm(0);
+    assert_int_equal(unlink(path), 0);
+    assert_null(nd__optional_open_file("/", &shortage));
     assert_false(shortage);
 }
 
@@ -66,6 +89,7 @@ static void test_F31_threads_that_fork_and_open_wait_for_each_other_and_end(void
 int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_a_file_that_is_not_there_is_no_shortage),
+        ND_TEST(test_what_is_no_file_is_not_waited_for),
         ND_TEST(test_F31_a_child_and_its_children_open_libraries),
 #ifndef __SANITIZE_THREAD__
         ND_TEST(test_F31_threads_that_fork_and_open_wait_for_each_other_and_end),
