@@ -18,7 +18,9 @@ enum {
     HAS_NO_MEMORY, ///< for plans
     WANTS_MUCH,    ///< as working memory, more than there is
     RUNS_NOT,      ///< running fails
+    IS_CROWDED,    ///< there is memory for 100 plans at once
 };
+enum { CROWD = 100 };
 enum {
     FFT_INVALID_PLAN = 1,
     FFT_ALLOC_FAILED = 2,
@@ -31,7 +33,7 @@ enum {
     FFT_NO_WORKSPACE = 13,
 };
 enum { R2C = 0x2a, C2R = 0x2c, C2C = 0x29, D2Z = 0x6a, Z2D = 0x6c, Z2Z = 0x69 };
-enum { PLANS = 4096 };
+enum { PLANS = 1 << 16 };
 
 typedef struct plan {
     bool made, laid_out, allocates;
@@ -43,7 +45,7 @@ typedef struct plan {
 } plan;
 
 static plan plans[PLANS]; ///< by handle; one is never made twice
-static int made;
+static int made, alive;
 static bool destroyed[PLANS]; ///< read by work that was queued
 
 /// Work as it is queued.
@@ -83,8 +85,9 @@ int cufftCreate(int *ret_handle) {
         return asked - 1000;
     if (!blas_queue())
         return FFT_SETUP_FAILED;
-    if (made + 1 >= PLANS)
+    if (made + 1 >= PLANS || (asked == IS_CROWDED && alive >= CROWD))
         return FFT_ALLOC_FAILED;
+    alive++;
     plans[++made] = (plan){.made = true, .allocates = true};
     *ret_handle = made;
     return SUCCESS;
@@ -149,6 +152,7 @@ int cufftDestroy(int handle) {
     if (wait)
         (void)wait();
     of->made = false;
+    alive--;
     __atomic_store_n(&destroyed[handle], true, __ATOMIC_RELEASE);
     return SUCCESS;
 }

@@ -273,6 +273,68 @@ static void test_transforms_are_captured(void **state) {
     }
 }
 
+/// Plans of graphs that are gone give their places to others, and those of graphs that are there take none.
+static void test_graphs_give_plans_back(void **state) {
+    (void)state;
+    nd_tensor *x = signal_on(cuda(0), ND_F32, false, DENSE);
+    nd_graph *graphs[80] = {NULL};
+    for (int n = 0; n < 80; n++) {
+        const uint64_t before = statistics().libraries;
+        nd_auto nd_tensor *eager = nd_rfft(x, 200 + n, 2, ND_FFT_NORM_BACKWARD);
+        nd_tensor *y = NULL;
+        nd_with_capture(cuda(0), &graphs[n]) y = nd_rfft(x, 200 + n, 2, ND_FFT_NORM_BACKWARD);
+        assert_handle(y);
+        assert_int_equal(statistics().libraries - before, 1); // the other one was captured
+        assert_ok(nd_graph_launch(graphs[n]));
+        nd_auto nd_tensor *near = nd_to(eager, cpu);
+        assert_true(distance(y, near) == 0);
+        nd_release(y);
+    }
+    for (int n = 0; n < 80; n++)
+        nd_release(graphs[n]);
+    setenv("ND_CUDART_CUFFT", "104", 1);
+    for (int n = 0; n < 200; n++) {
+        nd_graph *graph = NULL;
+        nd_auto nd_tensor *eager = nd_rfft(x, 300 + n, 2, ND_FFT_NORM_BACKWARD);
+        assert_handle(eager);
+        assert_ok(nd_capture_begin(cuda(0)));
+        nd_auto nd_tensor *y = nd_rfft(x, 300 + n, 2, ND_FFT_NORM_BACKWARD);
+        assert_handle(y);
+        if (n % 2)
+            nd_capture_abandon();
+        else
+            graph = nd_capture_end();
+        nd_release(graph);
+    }
+    unsetenv("ND_CUDART_CUFFT");
+    nd_release(x);
+    assert_nothing_left_on_devices();
+}
+
+/// A line of one element is its own transform, but for factors and what is beside it.
+static void test_lines_of_one_element(void **state) {
+    (void)state;
+    for (int which = 0; which < KINDS; which++) {
+        const kind *of = &kinds[which];
+        nd_tensor *there = signal_on(cuda(0), ND_F64, of->of_pairs, TURNED);
+        nd_tensor *here = signal_on(cpu, ND_F64, of->of_pairs, TURNED);
+        nd_tensor *got[RESULTS] = {NULL}, *expected[RESULTS] = {NULL};
+        nd_graph *graph = NULL;
+        const uint64_t before = statistics().libraries;
+        nd_with_capture(cuda(0), &graph) transform(of, there, 1, 1, ND_FFT_NORM_ORTHO, got);
+        assert_ok(nd_graph_launch(graph));
+        transform(of, here, 1, 1, ND_FFT_NORM_ORTHO, expected);
+        assert_alike(of->name, got, expected);
+        assert_int_equal(statistics().libraries, before);
+        release_results(got);
+        release_results(expected);
+        nd_release(graph);
+        nd_release(there);
+        nd_release(here);
+    }
+    assert_nothing_left_on_devices();
+}
+
 static void test_no_plan_is_made_in_a_capture(void **state) {
     (void)state;
     nd_auto nd_tensor *x = signal_on(cuda(0), ND_F32, false, DENSE);
@@ -322,6 +384,8 @@ int main(int argc, char **argv) {
         ND_TEST(test_transforms_without_cufft),
         ND_TEST(test_failures_are_told),
         ND_TEST(test_transforms_are_captured),
+        ND_TEST(test_graphs_give_plans_back),
+        ND_TEST(test_lines_of_one_element),
         ND_TEST(test_no_plan_is_made_in_a_capture),
         ND_TEST(test_streams_share_a_plan),
     };

@@ -25,6 +25,13 @@ typedef struct arena_block {
     size_t bytes;
 } arena_block;
 
+/// Of a library's, which captured work uses.
+typedef struct graph_keep {
+    struct graph_keep *next;
+    void *data;
+    void (*let_go)(void *data);
+} graph_keep;
+
 typedef struct nd_cuda_graph {
     nd_cuda_device *device;
     cudaGraphExec_t executable; ///< NULL: not there yet
@@ -32,6 +39,7 @@ typedef struct nd_cuda_graph {
     size_t blocks, capacity;
     arena_block *arena; ///< owned
     uint64_t arena_bytes;
+    graph_keep *keeps; ///< owned
     nd_cuda_put_off put_off;
     struct nd_cuda_graph *dead; ///< graphs that died while this one was captured
 } nd_cuda_graph;
@@ -39,6 +47,26 @@ typedef struct nd_cuda_graph {
 static nd_cuda_graph *captured_now(void) {
     const nd_capture *capture = nd__thread_record.capture;
     return capture && capture->device.kind == ND_CUDA ? capture->handle : NULL;
+}
+
+nd_status nd__cuda_graph_keep(void *data, void (*let_go)(void *data)) {
+    nd_cuda_graph *graph = captured_now();
+    graph_keep *keep = nd__alloc(sizeof *keep);
+    if (!keep)
+        return ND_ERROR_OUT_OF_MEMORY;
+    *keep = (graph_keep){graph->keeps, data, let_go};
+    graph->keeps = keep;
+    return ND_OK;
+}
+
+static void let_go_of_all(nd_cuda_graph *graph, bool reachable) {
+    while (graph->keeps) {
+        graph_keep *keep = graph->keeps;
+        graph->keeps = keep->next;
+        if (reachable)
+            keep->let_go(keep->data);
+        nd__alloc_free(keep);
+    }
 }
 
 void nd__cuda_graph_note(const nd_cuda_stream *stream, nd_status status) {
@@ -155,6 +183,7 @@ static void dismantle(nd_cuda_graph *graph, bool reachable) {
             nd__order_let_go((void *)(uintptr_t)graph->uses.access[i].data);
         nd__cuda_give_back(&retired);
     }
+    let_go_of_all(graph, reachable);
     nd__alloc_free(graph->uses.access);
     nd__alloc_free(graph->uses.points);
     nd__alloc_free(graph->arena);

@@ -13,6 +13,10 @@ nd_status nd__cuda_graph_allocate(const nd_cuda_stream *stream, size_t bytes, vo
 /// go back behind its end.
 void nd__cuda_graph_put_off(void *pointer);
 
+/// The graph that this thread captures uses something that lasts as long as the graph: let_go(data) is called
+/// when that is gone, launches queued or not, in a process that still has the device. It must not wait.
+nd_status nd__cuda_graph_keep(void *data, void (*let_go)(void *data));
+
 /// Behind a capture of a device that was lost in it, on a thread that has entered another one: gets the
 /// thread out of what CUDA takes for a capture still.
 void nd__cuda_graph_free_thread(void);

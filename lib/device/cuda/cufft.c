@@ -6,11 +6,13 @@
 // neither copied nor multiplied.
 //
 // A plan is all that depends on sizes alone. Making one takes the host a millisecond and holds memory of
-// the device, so the last ones are kept, MOST_PLANS of each device. One that a graph was captured with is
-// kept to the end, since launches use what it holds. Working memory is no plan's own: it is given to a
-// plan for each run, so that runs on several streams do not share it.
+// the device, so the last ones are kept, MOST_PLANS of each device, and beside them those that graphs were
+// captured with, as long as there are these graphs: launches use what a plan holds. Working memory is no
+// plan's own: it is given to a plan for each run, so that runs on several streams do not share it.
 #include "lib/device/cuda/cufft.h"
+#include "lib/base/alloc.h"
 #include "lib/device/capture.h"
+#include "lib/device/cuda/cuda_graph.h"
 #include <dlfcn.h>
 
 enum { MOST_PLANS = 64 };
@@ -101,6 +103,10 @@ typedef struct fft_run {
     fft_side x, out;
 } fft_run;
 
+static int64_t least(int64_t a, int64_t b) {
+    return a < b ? a : b;
+}
+
 /// False: more bytes than can be counted.
 static bool describe_side(const fft_run *run, const nd_operand *operand, bool pairs, bool half,
                           int64_t in_tensor, fft_side *ret_side) {
@@ -110,7 +116,7 @@ static bool describe_side(const fft_run *run, const nd_operand *operand, bool pa
         .in_tensor = in_tensor,
         .in_line = half ? run->n / 2 + 1 : run->n,
     };
-    side.both = in_tensor < side.in_line ? in_tensor : side.in_line;
+    side.both = least(in_tensor, side.in_line);
     const bool is_overwritten = half && run->op == ND_OP_irfft; // by cuFFT, which reads it
     const bool lies_right = run->inner == 1 && in_tensor == side.in_line && !is_overwritten &&
                             (uintptr_t)operand->data % 16 == 0;
@@ -261,20 +267,23 @@ static nd_status bring_out(const fft_run *run) {
 // ------------------------------------------------------------------------------------------------
 // plans
 
-/// Of so many lines of n elements. A place without a plan, `used` not 0, is a refusal.
+/// Of so many lines of n elements. A size that cuFFT refused has one, which is not made.
 typedef struct fft_plan {
+    struct fft_plan *next;
+    nd_cuda_device *device;
     int type;
     int64_t n, count;
-    bool made, captured;
+    bool made;
     int handle;
-    size_t bytes;  ///< of working memory
-    uint64_t used; ///< number of the call that it was used for last; 0: never
+    size_t bytes;    ///< of working memory
+    uint64_t used;   ///< number of the call that it was used for last
+    uint64_t graphs; ///< captured uses of graphs that there are
 } fft_plan;
 
 /// By ndarc's number of the device, each guarded by that device's blas_lock.
 static struct {
     uint64_t calls;
-    fft_plan plans[MOST_PLANS];
+    fft_plan *plans; ///< owned
 } kept[ND__CUDA_DEVICES];
 
 static nd_status make_plan(fft_plan *plan) {
@@ -293,40 +302,83 @@ static nd_status make_plan(fft_plan *plan) {
     return status == ND__FFT_ALLOC_FAILED ? ND_ERROR_OUT_OF_MEMORY : ND_ERROR_UNSUPPORTED;
 }
 
-/// The place of a plan, or the one that is to become it: the one that was used longest ago. NULL: the
-/// plans of graphs fill them all.
-static fft_plan *place_of(nd_cuda_device *device, int type, int64_t n, int64_t count) {
-    fft_plan *oldest = NULL;
-    for (int i = 0; i < MOST_PLANS; i++) {
-        fft_plan *plan = &kept[device->index].plans[i];
-        if (plan->used && plan->type == type && plan->n == n && plan->count == count)
-            return plan;
-        if (!plan->captured && (!oldest || plan->used < oldest->used))
-            oldest = plan;
+/// Of the plans that no graph uses, where the one is that was used longest ago; NULL: there are fewer than
+/// MOST_PLANS.
+static fft_plan **oldest_of_many(const nd_cuda_device *device) {
+    fft_plan **oldest = NULL;
+    int count = 0;
+    for (fft_plan **at = &kept[device->index].plans; *at; at = &(*at)->next) {
+        if ((*at)->graphs > 0)
+            continue;
+        count++;
+        if (!oldest || (*at)->used < (*oldest)->used)
+            oldest = at;
     }
-    return oldest;
+    return count < MOST_PLANS ? NULL : oldest;
+}
+
+static void make_room(const nd_cuda_device *device) {
+    fft_plan **at;
+    while ((at = oldest_of_many(device))) {
+        fft_plan *plan = *at;
+        *at = plan->next;
+        if (plan->made)
+            (void)cufft.destroy(plan->handle); // waits for its runs
+        nd__alloc_free(plan);
+    }
+}
+
+/// A new plan, or none for a size that is refused.
+static nd_status add_plan(nd_cuda_device *device, int type, int64_t n, int64_t count,
+                          fft_plan **ret_plan) {
+    if (nd__capture_running())
+        return ND_ERROR_UNSUPPORTED;
+    make_room(device);
+    fft_plan *plan = nd__alloc(sizeof *plan);
+    if (!plan)
+        return ND_ERROR_OUT_OF_MEMORY;
+    *plan = (fft_plan){.device = device, .type = type, .n = n, .count = count};
+    nd_status status = make_plan(plan);
+    if (status != ND_OK && status != ND_ERROR_UNSUPPORTED) { // there may be room later
+        nd__alloc_free(plan);
+        return status;
+    }
+    plan->made = status == ND_OK;
+    plan->next = kept[device->index].plans;
+    kept[device->index].plans = plan;
+    *ret_plan = plan;
+    return ND_OK;
 }
 
 /// Caller holds blas_lock.
 static nd_status plan_for(nd_cuda_device *device, int type, int64_t n, int64_t count,
                           fft_plan **ret_plan) {
-    fft_plan *plan = place_of(device, type, n, count);
-    if (!plan)
-        return ND_ERROR_UNSUPPORTED;
-    if (!plan->used || plan->type != type || plan->n != n || plan->count != count) {
-        if (nd__capture_running())
-            return ND_ERROR_UNSUPPORTED;
-        if (plan->made)
-            (void)cufft.destroy(plan->handle); // waits for its runs
-        *plan = (fft_plan){.type = type, .n = n, .count = count};
-        nd_status status = make_plan(plan);
-        if (status != ND_OK && status != ND_ERROR_UNSUPPORTED)
-            return status; // there may be room later
-        plan->made = status == ND_OK;
-    }
+    fft_plan *plan = kept[device->index].plans;
+    while (plan && (plan->type != type || plan->n != n || plan->count != count))
+        plan = plan->next;
+    nd_status status = plan ? ND_OK : add_plan(device, type, n, count, &plan);
+    if (status != ND_OK)
+        return status;
     plan->used = ++kept[device->index].calls;
     *ret_plan = plan;
     return plan->made ? ND_OK : ND_ERROR_UNSUPPORTED;
+}
+
+/// A graph is gone.
+static void let_go(void *data) {
+    fft_plan *plan = data;
+    pthread_mutex_lock(&plan->device->blas_lock);
+    plan->graphs--;
+    pthread_mutex_unlock(&plan->device->blas_lock);
+}
+
+/// While this thread captures, its graph keeps the plan.
+static nd_status keep_in_graph(fft_plan *plan) {
+    if (!nd__capture_running())
+        return ND_OK;
+    nd_status status = nd__cuda_graph_keep(plan, let_go);
+    plan->graphs += status == ND_OK;
+    return status;
 }
 
 // ------------------------------------------------------------------------------------------------
@@ -362,33 +414,54 @@ static int run_plan(const fft_run *run, int handle) {
     }
 }
 
-static nd_status transform(const fft_run *run, fft_plan *plan, void *memory) {
-    nd_status status = bring_in(run);
+/// Lines of one element are their own transforms.
+static nd_status copy_elements(const fft_run *run) {
+    const fft_side *x = &run->x, *out = &run->out;
+    const nd_kernel_call call = {
+        .op = ND_OP_clone,
+        .noperands = 2,
+        .ndim = 2,
+        .shape = {run->outer * run->inner, least(x->numbers, out->numbers)},
+        .operand = {{out->lines, run->dtype, {out->numbers, 1}},
+                    {x->lines, run->dtype, {x->numbers, 1}}},
+    };
+    nd_status status =
+        out->numbers > x->numbers ? fill_with_zeros(run, out->lines, out->bytes) : ND_OK;
+    return status == ND_OK ? nd__cuda_launch(run->queue, &call) : status;
+}
+
+static nd_status transform_lines(const fft_run *run, fft_plan *plan, void *memory) {
+    nd_status status = keep_in_graph(plan);
     if (status != ND_OK)
         return status;
-    const nd_cuda_queue *queue = run->queue;
-    if (cufft.set_stream(plan->handle, (cudaStream_t)queue->stream) != ND__FFT_SUCCESS ||
-        cufft.set_memory(plan->handle, memory) != ND__FFT_SUCCESS ||
-        run_plan(run, plan->handle) != ND__FFT_SUCCESS) {
-        (void)nd__cuda_status(cudaGetLastError());
-        return ND_ERROR_DEVICE;
-    }
-    plan->captured = plan->captured || nd__capture_running();
-    return bring_out(run);
+    if (cufft.set_stream(plan->handle, (cudaStream_t)run->queue->stream) == ND__FFT_SUCCESS &&
+        cufft.set_memory(plan->handle, memory) == ND__FFT_SUCCESS &&
+        run_plan(run, plan->handle) == ND__FFT_SUCCESS)
+        return ND_OK;
+    (void)nd__cuda_status(cudaGetLastError());
+    return ND_ERROR_DEVICE;
+}
+
+static nd_status transform(const fft_run *run, fft_plan *plan, void *memory) {
+    nd_status status = bring_in(run);
+    if (status == ND_OK)
+        status = plan ? transform_lines(run, plan, memory) : copy_elements(run);
+    return status == ND_OK ? bring_out(run) : status;
 }
 
 static size_t rounded(size_t bytes) {
     return (bytes + ALIGNMENT - 1) & ~(ALIGNMENT - 1);
 }
 
-/// With memory for the lines that are not tensors, and for the plan.
+/// With memory for the lines that are not tensors, and for the plan, which lines of one element have not.
 static nd_status transform_in_memory(fft_run *run, fft_plan *plan) {
     const size_t of_x = run->x.lines ? 0 : rounded(run->x.bytes);
     const size_t of_out = run->out.lines ? 0 : rounded(run->out.bytes);
-    if (plan->bytes > SIZE_MAX / 2)
+    const size_t of_plan = plan ? plan->bytes : 0;
+    if (of_plan > SIZE_MAX / 2)
         return ND_ERROR_OUT_OF_MEMORY;
     void *memory = NULL;
-    const size_t bytes = of_x + of_out + plan->bytes;
+    const size_t bytes = of_x + of_out + of_plan;
     nd_status status =
         bytes > 0 ? run->queue->allocate(run->queue->context, bytes, &memory) : ND_OK;
     if (status != ND_OK)
@@ -397,7 +470,7 @@ static nd_status transform_in_memory(fft_run *run, fft_plan *plan) {
         run->x.lines = memory;
     if (!run->out.lines)
         run->out.lines = (char *)memory + of_x;
-    status = transform(run, plan, plan->bytes > 0 ? (char *)memory + of_x + of_out : NULL);
+    status = transform(run, plan, of_plan > 0 ? (char *)memory + of_x + of_out : NULL);
     if (memory)
         run->queue->release(run->queue->context, memory);
     return status;
@@ -407,8 +480,10 @@ nd_status nd__cufft_transform(nd_cuda_device *device, const nd_cuda_queue *queue
                               const nd_kernel_call *call) {
     fft_run run;
     nd__library_settle(&state, open_library);
-    if (!cufft.found || call->attrs.i[4] < 2 || !describe(queue, call, &run))
+    if (!cufft.found || !describe(queue, call, &run))
         return ND_ERROR_UNSUPPORTED;
+    if (run.n == 1)
+        return transform_in_memory(&run, NULL);
     fft_plan *plan;
     pthread_mutex_lock(&device->blas_lock);
     nd_status status = plan_for(device, type_of(&run), run.n, run.outer * run.inner, &plan);
