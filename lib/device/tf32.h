@@ -5,4 +5,6 @@
 
 /// What a backend asks at each product: it may change at any time.
 bool nd__tf32_allowed(void);
+/// This thread's products round nothing while `exact`. Returns what was said before, to be said again.
+bool nd__tf32_set_exact(bool exact);
 #endif

@@ -3,6 +3,7 @@
 #include "lib/ops/linalg.h"
 #include "lib/base/error.h"
 #include "lib/device/capture.h"
+#include "lib/device/tf32.h"
 #include "lib/ops/linalg_run.h"
 #include "lib/ops/operands.h"
 #include "lib/tensor/copy.h"
@@ -55,7 +56,9 @@ double nd__linalg_tolerance_of(const nd_tensor *x, double tolerance) {
 
 nd_tensor *nd__linalg_product(const nd_tensor *a, const nd_tensor *b) {
     nd_autocast_block block = nd__autocast_block_begin(ND_F32);
+    const bool was_exact = nd__tf32_set_exact(true);
     nd_tensor *product = nd_matmul(a, b);
+    nd__tf32_set_exact(was_exact);
     nd__autocast_block_end(&block);
     return product;
 }

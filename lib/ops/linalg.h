@@ -34,7 +34,7 @@ nd_tensor *nd__linalg_vector(const nd_tensor *packed, int64_t offset, int64_t co
 /// The matrix [rows, columns] that begins at `offset` of the last axis.
 nd_tensor *nd__linalg_part(const nd_tensor *packed, int64_t offset, int64_t rows, int64_t columns);
 
-/// a b, whatever nd_autocast is about.
+/// a b, whatever nd_autocast and nd_set_tf32 say.
 nd_tensor *nd__linalg_product(const nd_tensor *a, const nd_tensor *b);
 
 /// x with its last two axes exchanged.
