@@ -189,6 +189,11 @@ static nd_status check_info(const linalg_run *run, const nd_tensor *info) {
     return status;
 }
 
+static bool host_can(nd_dtype dtype) {
+    ND__UNCANCELLED; // LAPACK is opened
+    return nd__cpu_lapack(dtype) != NULL;
+}
+
 /// Runs the call of dense operands; ND_ERROR_UNSUPPORTED, without an error, where the device has no kernel.
 static nd_status launch(const linalg_run *run, const nd_tensor *x) {
     nd__linalg_call *call = run->call;
@@ -204,7 +209,7 @@ static nd_status launch(const linalg_run *run, const nd_tensor *x) {
                     {.data = (void *)(uintptr_t)call->x, .dtype = call->dtype},
                     {.data = (void *)(uintptr_t)call->b, .dtype = call->dtype}},
         .attrs = {.i = {call->count, call->m, call->n, call->o, call->upper, call->unit,
-                        call->values_only}},
+                        call->values_only, host_can(call->dtype)}},
     };
     nd_status status = nd__launch_where_supported(run->name, x->device, &launched);
     return status == ND_OK ? check_info(run, info) : status;

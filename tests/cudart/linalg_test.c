@@ -426,6 +426,55 @@ static void test_without_libraries(void **state) {
     }
 }
 
+static int compute_many_without_lapack(void) {
+    nd_auto nd_tensor *x = matrices_on(cuda(0), ND_F64, 3, (const int64_t[]){9, 6, 7}, false);
+    for (int which = 0; which < FUNCTIONS; which++) {
+        nd_auto nd_tensor *y = functions[which].f(x);
+        if (!y) {
+            fprintf(stderr, "%s: %s\n", functions[which].name, nd_error_get_message());
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/// What the host would be quicker with, where it cannot.
+static void test_without_lapack(void **state) {
+    (void)state;
+    char said[4096];
+    setenv("ND_LAPACK", "/nonexistent/liblapack.so.3", 1);
+    const int status = run_role("compute_many_without_lapack", said, sizeof said);
+    unsetenv("ND_LAPACK");
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+        fail_msg("status %d: %s", status, said);
+}
+
+/// What is made of products of ndarc's own rounds no operands to TF32.
+static void test_tf32_is_not_for_linear_algebra(void **state) {
+    (void)state;
+    matrix_function *const made[] = {pinv, tall_pinv, wide_lstsq};
+    nd_auto nd_tensor *x = matrices_on(cuda(0), ND_F32, 2, (const int64_t[]){5, 9}, false);
+    for (int which = 0; which < 3; which++) {
+        nd_auto nd_tensor *exact = made[which](x), *near = nd_to(exact, cpu);
+        nd_set_tf32(true);
+        nd_auto nd_tensor *y = made[which](x);
+        nd_set_tf32(false);
+        assert_true(distance(y, near) == 0);
+    }
+    nd_tensor *r = NULL, *other = NULL; // of more columns than rows
+    assert_ok(nd_qr(x, NULL, &r));
+    nd_set_tf32(true);
+    assert_ok(nd_qr(x, NULL, &other));
+    nd_auto nd_tensor *t = turned(x), *product = nd_matmul(x, t);
+    nd_set_tf32(false);
+    nd_auto nd_tensor *near = nd_to(r, cpu), *exact = nd_matmul(x, t);
+    nd_auto nd_tensor *exact_near = nd_to(exact, cpu);
+    assert_true(distance(other, near) == 0);
+    assert_true(distance(product, exact_near) > 0); // which TF32 is for
+    nd_release(r);
+    nd_release(other);
+}
+
 /// Nothing at all, and matrices of nothing.
 static void test_what_is_empty(void **state) {
     (void)state;
@@ -439,7 +488,9 @@ static void test_what_is_empty(void **state) {
 }
 
 int main(int argc, char **argv) {
-    static const role roles[] = {{"compute_without", compute_without}, {NULL, NULL}};
+    static const role roles[] = {{"compute_without", compute_without},
+                                 {"compute_many_without_lapack", compute_many_without_lapack},
+                                 {NULL, NULL}};
     int status;
     if (role_asked(roles, argc, argv, &status))
         return status;
@@ -448,6 +499,7 @@ int main(int argc, char **argv) {
         ND_TEST(test_other_orders),          ND_TEST(test_refusals),
         ND_TEST(test_no_convergence),        ND_TEST(test_failures_are_told),
         ND_TEST(test_without_libraries),     ND_TEST(test_what_is_empty),
+        ND_TEST(test_without_lapack),        ND_TEST(test_tf32_is_not_for_linear_algebra),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
