@@ -2,7 +2,7 @@
 // opens at run time. Its numbers are those of the definition, in double, done late.
 //
 // What the documentation leaves open it uses: transforms to real numbers overwrite what they read, and the
-// working memory, which is asked for even where little would do. A destroyed plan waits for what was
+// working memory, which is asked for but for lines of four elements. A destroyed plan waits for what was
 // queued with it; what still uses it afterwards ends the program. ND_CUDART_CUFFT in the environment
 // says what else it does; from 1000 on a status that creating a plan answers.
 #include "tests/cudart/blas.h"
@@ -21,6 +21,7 @@ enum {
     IS_CROWDED,    ///< there is memory for 100 plans at once
 };
 enum { CROWD = 100 };
+enum { NEEDS_NONE = 4 }; ///< elements of a line that is transformed without working memory
 enum {
     FFT_INVALID_PLAN = 1,
     FFT_ALLOC_FAILED = 2,
@@ -121,7 +122,9 @@ int cufftMakePlanMany64(int handle, int rank, long long *n, long long *in_sizes,
     of->type = type;
     of->n = n[0];
     of->count = count;
-    of->bytes = asked == WANTS_MUCH ? (size_t)1 << 50 : (size_t)(n[0] * count) * 16;
+    of->bytes = asked == WANTS_MUCH  ? (size_t)1 << 50
+                : n[0] == NEEDS_NONE ? 0
+                                     : (size_t)(n[0] * count) * 16;
     of->laid_out = true;
     *ret_bytes = of->bytes;
     return SUCCESS;
@@ -139,6 +142,8 @@ int cufftSetWorkArea(int handle, void *memory) {
     plan *of = find(handle);
     if (!of)
         return FFT_INVALID_PLAN;
+    if (!memory)
+        return FFT_INVALID_VALUE;
     of->memory = memory;
     return SUCCESS;
 }
@@ -225,7 +230,8 @@ static void transform(void *data) {
         fprintf(stderr, "cufft: work uses plan %d, which was destroyed\n", of->handle);
         abort();
     }
-    memset(of->memory, 0xEE, of->bytes);
+    if (of->bytes > 0)
+        memset(of->memory, 0xEE, of->bytes);
     double *roots = malloc((size_t)of->n * 4 * sizeof *roots);
     if (!roots)
         abort();
@@ -254,7 +260,7 @@ static int run(int handle, int type, void *in, void *out, int sign) {
         return FFT_INVALID_VALUE;
     if ((uintptr_t)in % pair != 0 || (uintptr_t)out % pair != 0)
         return FFT_UNALIGNED_DATA;
-    if (!of->memory)
+    if (!of->memory && of->bytes > 0)
         return FFT_NO_WORKSPACE;
     if (blas_asked("ND_CUDART_CUFFT") == RUNS_NOT)
         return FFT_EXEC_FAILED;

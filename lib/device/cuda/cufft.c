@@ -435,7 +435,7 @@ static nd_status transform_lines(const fft_run *run, fft_plan *plan, void *memor
     if (status != ND_OK)
         return status;
     if (cufft.set_stream(plan->handle, (cudaStream_t)run->queue->stream) == ND__FFT_SUCCESS &&
-        cufft.set_memory(plan->handle, memory) == ND__FFT_SUCCESS &&
+        (!memory || cufft.set_memory(plan->handle, memory) == ND__FFT_SUCCESS) &&
         run_plan(run, plan->handle) == ND__FFT_SUCCESS)
         return ND_OK;
     (void)nd__cuda_status(cudaGetLastError());
