@@ -286,8 +286,17 @@ static struct {
     fft_plan *plans; ///< owned
 } kept[ND__CUDA_DEVICES];
 
-static nd_status make_plan(fft_plan *plan) {
+/// Whether that is said of a size, and will be said of it again.
+static bool is_refusal(int status) {
+    return status == ND__FFT_INVALID_TYPE || status == ND__FFT_INVALID_VALUE ||
+           status == ND__FFT_INVALID_SIZE || status == ND__FFT_NOT_IMPLEMENTED ||
+           status == ND__FFT_NOT_SUPPORTED;
+}
+
+/// ND_ERROR_UNSUPPORTED: there is no plan now, and where it was refused there never will be.
+static nd_status make_plan(fft_plan *plan, bool *ret_refused) {
     long long n = plan->n;
+    *ret_refused = false;
     int status = cufft.make(&plan->handle);
     if (status != ND__FFT_SUCCESS)
         return status == ND__FFT_ALLOC_FAILED ? ND_ERROR_OUT_OF_MEMORY : ND_ERROR_UNSUPPORTED;
@@ -297,6 +306,7 @@ static nd_status make_plan(fft_plan *plan) {
                                &plan->bytes);
     if (status == ND__FFT_SUCCESS)
         return ND_OK;
+    *ret_refused = is_refusal(status);
     (void)cufft.destroy(plan->handle);
     (void)nd__cuda_status(cudaGetLastError()); // what a refusal may have left
     return status == ND__FFT_ALLOC_FAILED ? ND_ERROR_OUT_OF_MEMORY : ND_ERROR_UNSUPPORTED;
@@ -338,8 +348,9 @@ static nd_status add_plan(nd_cuda_device *device, int type, int64_t n, int64_t c
     if (!plan)
         return ND_ERROR_OUT_OF_MEMORY;
     *plan = (fft_plan){.device = device, .type = type, .n = n, .count = count};
-    nd_status status = make_plan(plan);
-    if (status != ND_OK && status != ND_ERROR_UNSUPPORTED) { // there may be room later
+    bool refused;
+    nd_status status = make_plan(plan, &refused);
+    if (status != ND_OK && !refused) { // there may be room later
         nd__alloc_free(plan);
         return status;
     }

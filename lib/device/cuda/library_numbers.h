@@ -57,7 +57,15 @@ enum { ND__SOLVER_VALUES = 0, ND__SOLVER_VECTORS = 1 };
 
 // cuFFT
 
-enum { ND__FFT_SUCCESS = 0, ND__FFT_ALLOC_FAILED = 2 };
+enum {
+    ND__FFT_SUCCESS = 0,
+    ND__FFT_ALLOC_FAILED = 2,
+    ND__FFT_INVALID_TYPE = 3,
+    ND__FFT_INVALID_VALUE = 4,
+    ND__FFT_INVALID_SIZE = 8,
+    ND__FFT_NOT_IMPLEMENTED = 14,
+    ND__FFT_NOT_SUPPORTED = 16
+};
 enum {
     ND__FFT_C2C = 0x29, ///< what is read and what is written: R and C in f32, D and Z in f64
     ND__FFT_R2C = 0x2a,
