@@ -124,8 +124,8 @@ static unsigned char *bools_of(const char *name, nd_tensor *flags) {
     return NULL;
 }
 
-/// As the host looks at what it reads for an iteration.
-static nd_status check_finite(const linalg_run *run, const nd_tensor *x) {
+/// The first matrix in which not all is finite, or their number.
+static nd_status find_not_finite(const linalg_run *run, const nd_tensor *x, int64_t *ret_first) {
     const int axes[] = {-2, -1};
     unsigned char *fine = NULL;
     nd_no_grad {
@@ -134,11 +134,26 @@ static nd_status check_finite(const linalg_run *run, const nd_tensor *x) {
     }
     if (!fine)
         return nd_error_get_status();
-    const int64_t count = run->call->count, first = first_of(fine, count, 0);
+    *ret_first = first_of(fine, run->call->count, 0);
     free(fine);
-    return first == count
-               ? ND_OK
+    return ND_OK;
+}
+
+/// As the host looks at what it reads for an iteration.
+static nd_status check_finite(const linalg_run *run, const nd_tensor *x) {
+    int64_t first;
+    nd_status status = find_not_finite(run, x, &first);
+    return status != ND_OK || first == run->call->count
+               ? status
                : refuse(run->name, run->inputs[0], run->call, ND__LINALG_NOT_FINITE, first, 0);
+}
+
+/// What LAPACK makes of an infinity or NaN in a matrix that is factored is the answer; libraries of devices
+/// make something else of it, or do not end.
+static nd_status leave_not_finite(const linalg_run *run, const nd_tensor *x) {
+    int64_t first;
+    nd_status status = find_not_finite(run, x, &first);
+    return status == ND_OK && first < run->call->count ? ND_ERROR_UNSUPPORTED : status;
 }
 
 /// Whether nothing on a diagonal is 0, which is what makes a triangle singular.
@@ -175,15 +190,16 @@ static nd__linalg_result meaning_of_info(nd_op op) {
 static nd_status check_info(const linalg_run *run, const nd_tensor *info) {
     const nd__linalg_call *call = run->call;
     const nd__linalg_result meaning = meaning_of_info(call->op);
-    if (meaning == ND__LINALG_DONE)
-        return ND_OK;
     const size_t bytes = (size_t)call->count * sizeof(int32_t);
     int32_t *said = malloc(bytes);
     if (!said)
         return nd__error(ND_ERROR_OUT_OF_MEMORY, "%s: no memory for %zu bytes", run->name, bytes);
     nd_status status = nd_copy_to_host(info, said, bytes);
     for (int64_t i = 0; i < call->count && status == ND_OK; i++)
-        if (said[i] != 0)
+        if (said[i] < 0)
+            status = nd__error(ND_ERROR_DEVICE, "%s: a library of the device refused argument %d",
+                               run->name, -said[i]);
+        else if (said[i] > 0 && meaning != ND__LINALG_DONE)
             status = refuse(run->name, run->inputs[0], call, meaning, i, said[i]);
     free(said);
     return status;
@@ -275,7 +291,7 @@ static nd_status check_operands(const linalg_run *run, const nd_tensor *x, const
         return status == ND_OK ? check_finite(run, b) : status;
     }
     default:
-        return ND_OK;
+        return leave_not_finite(run, x);
     }
 }
 

@@ -80,6 +80,7 @@ static void swap_rows(double *a, int64_t rows, int64_t columns, int64_t i, int64
         swap(a + i + j * rows, a + other + j * rows);
 }
 
+/// cuSOLVER was seen to divide by a pivot that is 0 all the same, and to write no pivots from there on.
 int solver_lu(double *a, int64_t m, int64_t n, int64_t *ret_pivots) {
     int first_zero = 0;
     for (int64_t k = 0; k < m && k < n; k++) {
@@ -87,12 +88,11 @@ int solver_lu(double *a, int64_t m, int64_t n, int64_t *ret_pivots) {
         for (int64_t i = k + 1; i < m; i++)
             if (fabs(a[i + k * m]) > fabs(a[best + k * m]))
                 best = i;
-        ret_pivots[k] = best + 1;
-        swap_rows(a, m, n, k, best);
-        if (a[k + k * m] == 0) { // and so is all below it: there is nothing to eliminate
+        if (a[best + k * m] == 0) // and so is all below it
             first_zero = first_zero ? first_zero : (int)(k + 1);
-            continue;
-        }
+        if (!first_zero)
+            ret_pivots[k] = best + 1;
+        swap_rows(a, m, n, k, best);
         for (int64_t i = k + 1; i < m; i++)
             a[i + k * m] /= a[k + k * m];
         for (int64_t j = k + 1; j < n; j++)

@@ -362,6 +362,79 @@ static void test_refusals(void **state) {
     assert_true(sum_of(zero) == 0);
 }
 
+/// The same numbers, those that are none too, or the same words.
+static void assert_same_outcome(const char *what, matrix_function *f, const nd_tensor *there,
+                                const nd_tensor *here) {
+    char said[512] = "";
+    nd_auto nd_tensor *y = f(there);
+    if (!y)
+        snprintf(said, sizeof said, "%s", nd_error_get_message());
+    nd_auto nd_tensor *expected = f(here);
+    if (!y || !expected) {
+        if (y || expected || strcmp(said, nd_error_get_message()) != 0)
+            fail_msg("%s: \"%s\" and \"%s\"", what, said, nd_error_get_message());
+        nd_error_clear();
+        return;
+    }
+    nd_auto nd_tensor *near = nd_to(y, cpu), *a = nd_cast(near, ND_F64);
+    nd_auto nd_tensor *b = nd_cast(expected, ND_F64);
+    for (int64_t i = 0; i < nd_get_numel(a); i++) {
+        const double x = ((const double *)nd_get_data(a))[i], z = ((double *)nd_get_data(b))[i];
+        if (!(x == z || fabs(x - z) < 1e-6 || (isnan(x) && isnan(z))))
+            fail_msg("%s: element %d is %g, not %g", what, (int)i, x, z);
+    }
+}
+
+static nd_tensor *solve_ones(const nd_tensor *x) {
+    nd_auto nd_tensor *ones = nd_ones_like(x);
+    return nd_solve(x, ones);
+}
+
+static nd_tensor *sign(const nd_tensor *x) {
+    nd_tensor *of_det = NULL;
+    return nd_slogdet(x, &of_det, NULL) == ND_OK ? of_det : NULL;
+}
+
+static nd_tensor *logarithm(const nd_tensor *x) {
+    nd_tensor *of_det = NULL;
+    return nd_slogdet(x, NULL, &of_det) == ND_OK ? of_det : NULL;
+}
+
+static nd_tensor *triangle_of_qr(const nd_tensor *x) {
+    nd_tensor *r = NULL;
+    return nd_qr(x, NULL, &r) == ND_OK ? r : NULL;
+}
+
+/// Pivots that are 0, and what is no number: libraries of devices make of them what they like.
+static void test_singular_and_not_finite(void **state) {
+    (void)state;
+    static const double matrices[][9] = {{0},
+                                         {1, 1, 1, 1, 1, 1, 1, 1, 1},
+                                         {0, 1, 0, 0, 0, 2, 0, 0, 3},
+                                         {1, 2, 3, 2, 4, 6, 1, 0, 1},
+                                         {0, 0, 1, 0, 1, 0, 1, 0, 0}, // only exchanged
+                                         {1, 0, 0, 0, NAN, 0, 0, 0, 1},
+                                         {NAN, 1, 1, 1, 1, 1, 1, 1, INFINITY},
+                                         {2, 1, 0, 1, -INFINITY, 1, 0, 1, 2}};
+    static const struct {
+        const char *name;
+        matrix_function *f;
+    } tried[] = {{"det", nd_det},       {"sign", sign},        {"logarithm", logarithm},
+                 {"inv", nd_inv},       {"solve", solve_ones}, {"cholesky", nd_cholesky},
+                 {"qr", triangle_of_qr}};
+    for (size_t m = 0; m < sizeof matrices / sizeof *matrices; m++)
+        for (int dtype = 0; dtype < 2; dtype++) {
+            nd_auto nd_tensor *wide = nd_from_data(matrices[m], 2, (int64_t[]){3, 3}, ND_F64);
+            nd_auto nd_tensor *here = nd_cast(wide, dtype ? ND_F64 : ND_F32);
+            nd_auto nd_tensor *there = nd_to(here, cuda(0));
+            for (size_t i = 0; i < sizeof tried / sizeof *tried; i++) {
+                char what[64];
+                snprintf(what, sizeof what, "%s of matrix %d", tried[i].name, (int)m);
+                assert_same_outcome(what, tried[i].f, there, here);
+            }
+        }
+}
+
 /// Where an iteration does not end.
 static void test_no_convergence(void **state) {
     (void)state;
@@ -495,11 +568,17 @@ int main(int argc, char **argv) {
     if (role_asked(roles, argc, argv, &status))
         return status;
     const struct CMUnitTest tests[] = {
-        ND_TEST(test_functions_of_matrices), ND_TEST(test_who_computes),
-        ND_TEST(test_other_orders),          ND_TEST(test_refusals),
-        ND_TEST(test_no_convergence),        ND_TEST(test_failures_are_told),
-        ND_TEST(test_without_libraries),     ND_TEST(test_what_is_empty),
-        ND_TEST(test_without_lapack),        ND_TEST(test_tf32_is_not_for_linear_algebra),
+        ND_TEST(test_functions_of_matrices),
+        ND_TEST(test_who_computes),
+        ND_TEST(test_other_orders),
+        ND_TEST(test_refusals),
+        ND_TEST(test_no_convergence),
+        ND_TEST(test_failures_are_told),
+        ND_TEST(test_without_libraries),
+        ND_TEST(test_what_is_empty),
+        ND_TEST(test_singular_and_not_finite),
+        ND_TEST(test_without_lapack),
+        ND_TEST(test_tf32_is_not_for_linear_algebra),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

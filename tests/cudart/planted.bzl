@@ -4,7 +4,7 @@ load("//bazel:cc.bzl", "nd_cc_binary")
 load("@rules_cc//cc:defs.bzl", "cc_library")
 load("//tests/model:plant.bzl", "planted_library")
 
-_FILES = ["cublas.c", "cublaslt.c", "cuda.c", "cuda_graph.c", "cuda_kept.c", "cuda_memory.c", "cuda_peer.c", "cuda_stream.c", "cudnn.c", "cudnn_attention.c", "cufft.c", "cusolver.c", "library.c", "memo.c", "order.c", "staging.c"]
+_FILES = ["cublas.c", "cublaslt.c", "cuda.c", "cuda_graph.c", "cuda_kept.c", "cuda_memory.c", "cuda_peer.c", "cuda_stream.c", "cudnn.c", "cudnn_attention.c", "cufft.c", "cusolver.c", "cusolver_library.c", "library.c", "memo.c", "order.c", "staging.c"]
 _HEADERS = [
     "cublas.h",
     "cublaslt.h",
@@ -18,6 +18,7 @@ _HEADERS = [
     "cudnn_attention.h",
     "cufft.h",
     "cusolver.h",
+    "cusolver_library.h",
     "library.h",
     "memo.h",
     "order.h",

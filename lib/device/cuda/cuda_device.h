@@ -87,7 +87,8 @@ typedef struct nd_cuda_device {
     void *blas_lt;     ///< cuBLASLt handle, likewise
     void *dnn;         ///< cuDNN handle, likewise
     void *solver, *solver_params; ///< cuSOLVER handle and parameters, likewise
-    bool blas_tried, blas_lt_tried, dnn_tried, solver_tried;
+    bool blas_tried, blas_lt_tried, dnn_tried;
+    int solver_tries; ///< that failed
 } nd_cuda_device;
 
 /// What a CUDA error means for the caller; also forgets it, so that the next call does not find it.

@@ -1,6 +1,4 @@
-// See cusolver.h. cuSOLVER is opened at run time (ND_CUSOLVER names the file, as ND_CUBLAS does); the
-// prototypes are those of CUDA 12 and 13. A device has one handle, which serves one thread and one
-// stream at a time, under the lock.
+// See cusolver.h. A device has one handle, which serves one thread and one stream at a time, under the lock.
 //
 // cuSOLVER's matrices stand column by column. Kernels of ndarc's own turn each matrix into working memory
 // and the results back; all is queued, matrix by matrix, and what cuSOLVER says of a matrix stays on the
@@ -8,7 +6,7 @@
 #include "lib/device/cuda/cusolver.h"
 #include "lib/device/capture.h"
 #include "lib/device/cuda/cublas.h"
-#include <dlfcn.h>
+#include "lib/device/cuda/cusolver_library.h"
 #include <limits.h>
 #include <stdlib.h>
 
@@ -17,156 +15,13 @@
 enum { SMALL = 64, MANY = 8 };
 #define ALIGNMENT ((size_t)256) ///< of what is cut from one piece of memory
 
-typedef int make_function(void **ret_made);
-typedef int set_stream_function(void *handle, cudaStream_t stream);
-typedef int potrf_size_function(void *handle, void *params, int triangle, int64_t n, int type,
-                                const void *a, int64_t lda, int compute, size_t *ret_bytes,
-                                size_t *ret_host_bytes);
-typedef int potrf_function(void *handle, void *params, int triangle, int64_t n, int type, void *a,
-                           int64_t lda, int compute, void *work, size_t bytes, void *host,
-                           size_t host_bytes, int *info);
-typedef int getrf_size_function(void *handle, void *params, int64_t m, int64_t n, int type,
-                                const void *a, int64_t lda, int compute, size_t *ret_bytes,
-                                size_t *ret_host_bytes);
-typedef int getrf_function(void *handle, void *params, int64_t m, int64_t n, int type, void *a,
-                           int64_t lda, int64_t *pivots, int compute, void *work, size_t bytes,
-                           void *host, size_t host_bytes, int *info);
-typedef int getrs_function(void *handle, void *params, int transposed, int64_t n, int64_t others,
-                           int type, const void *a, int64_t lda, const int64_t *pivots, int b_type,
-                           void *b, int64_t ldb, int *info);
-typedef int geqrf_size_function(void *handle, void *params, int64_t m, int64_t n, int type,
-                                const void *a, int64_t lda, int tau_type, const void *tau,
-                                int compute, size_t *ret_bytes, size_t *ret_host_bytes);
-typedef int geqrf_function(void *handle, void *params, int64_t m, int64_t n, int type, void *a,
-                           int64_t lda, int tau_type, void *tau, int compute, void *work,
-                           size_t bytes, void *host, size_t host_bytes, int *info);
-/// Of S and D; sizes are elements.
-typedef int orgqr_size_function(void *handle, int m, int n, int k, const void *a, int lda,
-                                const void *tau, int *ret_size);
-typedef int orgqr_function(void *handle, int m, int n, int k, void *a, int lda, const void *tau,
-                           void *work, int size, int *info);
-typedef int syevd_size_function(void *handle, void *params, int vectors, int triangle, int64_t n,
-                                int type, const void *a, int64_t lda, int w_type, const void *w,
-                                int compute, size_t *ret_bytes, size_t *ret_host_bytes);
-typedef int syevd_function(void *handle, void *params, int vectors, int triangle, int64_t n,
-                           int type, void *a, int64_t lda, int w_type, void *w, int compute,
-                           void *work, size_t bytes, void *host, size_t host_bytes, int *info);
-typedef int gesvd_size_function(void *handle, void *params, signed char job_u, signed char job_v,
-                                int64_t m, int64_t n, int type, const void *a, int64_t lda,
-                                int s_type, const void *s, int u_type, const void *u, int64_t ldu,
-                                int v_type, const void *v, int64_t ldv, int compute,
-                                size_t *ret_bytes, size_t *ret_host_bytes);
-typedef int gesvd_function(void *handle, void *params, signed char job_u, signed char job_v,
-                           int64_t m, int64_t n, int type, void *a, int64_t lda, int s_type,
-                           void *s, int u_type, void *u, int64_t ldu, int v_type, void *v,
-                           int64_t ldv, int compute, void *work, size_t bytes, void *host,
-                           size_t host_bytes, int *info);
-
-static struct {
-    bool found;
-    make_function *make, *make_params;
-    set_stream_function *set_stream;
-    potrf_size_function *potrf_size;
-    potrf_function *potrf;
-    getrf_size_function *getrf_size;
-    getrf_function *getrf;
-    getrs_function *getrs;
-    geqrf_size_function *geqrf_size;
-    geqrf_function *geqrf;
-    orgqr_size_function *sorgqr_size, *dorgqr_size;
-    orgqr_function *sorgqr, *dorgqr;
-    syevd_size_function *syevd_size;
-    syevd_function *syevd;
-    gesvd_size_function *gesvd_size;
-    gesvd_function *gesvd;
-} solver;
-static nd_library_state state = ND_LIBRARY_STATE_INIT;
-
-/// False: there was no room to find out whether it is there.
-static bool open_library(void) {
-    static const nd_library names = {
-        .variable = "ND_CUSOLVER",
-        .stem = "libcusolver",
-        .versions = {12, 11},
-        .folders = {"cusolver", "cu13"},
-    };
-    bool is_short = false;
-    void *library = nd__library_open(&names, &is_short);
-    if (!library)
-        return !is_short;
-    const struct {
-        const char *name;
-        void *function;
-    } functions[] = {
-        {"cusolverDnCreate", &solver.make},
-        {"cusolverDnCreateParams", &solver.make_params},
-        {"cusolverDnSetStream", &solver.set_stream},
-        {"cusolverDnXpotrf_bufferSize", &solver.potrf_size},
-        {"cusolverDnXpotrf", &solver.potrf},
-        {"cusolverDnXgetrf_bufferSize", &solver.getrf_size},
-        {"cusolverDnXgetrf", &solver.getrf},
-        {"cusolverDnXgetrs", &solver.getrs},
-        {"cusolverDnXgeqrf_bufferSize", &solver.geqrf_size},
-        {"cusolverDnXgeqrf", &solver.geqrf},
-        {"cusolverDnSorgqr_bufferSize", &solver.sorgqr_size},
-        {"cusolverDnDorgqr_bufferSize", &solver.dorgqr_size},
-        {"cusolverDnSorgqr", &solver.sorgqr},
-        {"cusolverDnDorgqr", &solver.dorgqr},
-        {"cusolverDnXsyevd_bufferSize", &solver.syevd_size},
-        {"cusolverDnXsyevd", &solver.syevd},
-        {"cusolverDnXgesvd_bufferSize", &solver.gesvd_size},
-        {"cusolverDnXgesvd", &solver.gesvd},
-    };
-    solver.found = true;
-    for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)
-        solver.found =
-            nd__library_find(library, functions[i].name, functions[i].function) && solver.found;
-    if (!solver.found)
-        dlclose(library);
-    return true;
-}
-
-/// Everything that is none of memory or of the device is a refusal.
-static nd_status status_of(int status) {
-    switch (status) {
-    case ND__SOLVER_SUCCESS:
-        return ND_OK;
-    case ND__SOLVER_ALLOC_FAILED:
-        return ND_ERROR_OUT_OF_MEMORY;
-    case ND__SOLVER_EXECUTION_FAILED:
-    case ND__SOLVER_INTERNAL_ERROR:
-        (void)nd__cuda_status(cudaGetLastError());
-        return ND_ERROR_DEVICE;
-    default:
-        return ND_ERROR_UNSUPPORTED;
-    }
-}
-
-/// The device's handle, and its parameters, which say nothing. Caller holds blas_lock.
-static nd_status make_handle(nd_cuda_device *device) {
-    if (device->solver && device->solver_params)
-        return ND_OK;
-    if (device->solver_tried)
-        return ND_ERROR_UNSUPPORTED;
-    nd_status status = device->solver ? ND_OK : status_of(solver.make(&device->solver));
-    if (status != ND_OK)
-        device->solver = NULL;
-    if (status == ND_OK)
-        status = status_of(solver.make_params(&device->solver_params));
-    if (status != ND_OK)
-        device->solver_params = NULL;
-    if (status == ND_ERROR_OUT_OF_MEMORY)
-        return status; // there may be room later
-    device->solver_tried = true;
-    return status == ND_OK ? ND_OK : ND_ERROR_UNSUPPORTED;
-}
-
 // ------------------------------------------------------------------------------------------------
 // a call
 
 /// A call, and working memory of the device for one matrix after the other.
 typedef struct solver_run {
     const nd_cuda_queue *queue;
+    const nd_cusolver *solver;
     void *handle, *params;
     nd_op op;
     nd_dtype dtype;
@@ -188,7 +43,8 @@ typedef struct solver_run {
     int32_t *unread; ///< an info
     int64_t *places; ///< 1, 2, … [columns]
     void *flags; ///< bool: [columns, columns], which elements of a triangle are kept; slogdet [n]
-    void *zero;  ///< [1]
+    void *zero;  ///< [1], of slogdet f64
+    void *singular;              ///< slogdet: bool [1]
     double *pivot, *term, *sums; ///< slogdet: [n], [n], [3]
     void *work, *host_work;
     size_t work_bytes, host_bytes;
@@ -217,6 +73,7 @@ static solver_run describe(nd_cuda_device *device, const nd_cuda_queue *queue,
     const bool wide = call->operand[1].dtype == ND_F64;
     solver_run r = {
         .queue = queue,
+        .solver = nd__cusolver_library(),
         .handle = device->solver,
         .params = device->solver_params,
         .op = call->op,
@@ -266,7 +123,8 @@ static size_t cut_all(solver_run *r, char *block) {
     r->pivots = cut(block, &end, factors ? columns * sizeof(int64_t) : 0);
     r->places = cut(block, &end, triangle || det ? columns * sizeof(int64_t) : 0);
     r->flags = cut(block, &end, triangle ? columns * columns : det ? columns : 0);
-    r->zero = cut(block, &end, triangle ? e : 0);
+    r->zero = cut(block, &end, triangle ? e : det ? sizeof(double) : 0);
+    r->singular = cut(block, &end, det ? 1 : 0);
     r->pivot = cut(block, &end, det ? columns * sizeof(double) : 0);
     r->term = cut(block, &end, det ? columns * sizeof(double) : 0);
     r->sums = cut(block, &end, det ? 3 * sizeof(double) : 0);
@@ -377,16 +235,20 @@ static nd_status take(const solver_run *r, int64_t at) {
 }
 
 static nd_status cholesky(const solver_run *r, int64_t at) {
-    const nd_status status = status_of(
-        solver.potrf(r->handle, r->params, ND__BLAS_LOWER, r->n, r->type, r->a, r->n, r->type,
-                     r->work, r->work_bytes, r->host_work, r->host_bytes, r->info + at));
+    const nd_status status = nd__cusolver_library_status(
+        r->solver->potrf(r->handle, r->params, ND__BLAS_LOWER, r->n, r->type, r->a, r->n, r->type,
+                         r->work, r->work_bytes, r->host_work, r->host_bytes, r->info + at));
     return status == ND_OK ? write_triangle(r, of_out(r, at, 0)) : status;
 }
 
+/// Pivots of a matrix that is singular are not always written, and getrs reads them.
 static nd_status factor(const solver_run *r, int64_t at) {
-    return status_of(solver.getrf(r->handle, r->params, r->n, r->n, r->type, r->a, r->n, r->pivots,
-                                  r->type, r->work, r->work_bytes, r->host_work, r->host_bytes,
-                                  r->info + at));
+    const nd_status status = fill_line(r, r->pivots, ND_I64, r->n, ND_OP_arange);
+    if (status != ND_OK)
+        return status;
+    return nd__cusolver_library_status(
+        r->solver->getrf(r->handle, r->params, r->n, r->n, r->type, r->a, r->n, r->pivots, r->type,
+                         r->work, r->work_bytes, r->host_work, r->host_bytes, r->info + at));
 }
 
 static nd_status solve(const solver_run *r, int64_t at) {
@@ -395,12 +257,33 @@ static nd_status solve(const solver_run *r, int64_t at) {
     if (status == ND_OK)
         status = copy(r, (matrix){r->others, 1, r->n}, (matrix){b, r->o, 1}, r->n, r->o);
     if (status == ND_OK)
-        status =
-            status_of(solver.getrs(r->handle, r->params, ND__BLAS_PLAIN, r->n, r->o, r->type, r->a,
-                                   r->n, r->pivots, r->type, r->others, r->n, r->unread));
+        status = nd__cusolver_library_status(
+            r->solver->getrs(r->handle, r->params, ND__BLAS_PLAIN, r->n, r->o, r->type, r->a, r->n,
+                             r->pivots, r->type, r->others, r->n, r->unread));
     return status == ND_OK ? copy(r, (matrix){of_out(r, at, 0), r->o, 1},
                                   (matrix){r->others, 1, r->n}, r->n, r->o)
                            : status;
+}
+
+/// Behind a pivot that is 0 there may be anything: then all pivots are 0.
+static nd_status clear_singular(const solver_run *r, int64_t at) {
+    const nd_operand singular = {r->singular, ND_BOOL, {0}}, pivot = {r->pivot, ND_F64, {1}};
+    const nd_kernel_call ask = {
+        .op = ND_OP_clone,
+        .noperands = 2,
+        .ndim = 1,
+        .shape = {1},
+        .operand = {singular, {r->info + at, ND_I32, {0}}},
+    };
+    const nd_kernel_call clear = {
+        .op = ND_OP_where,
+        .noperands = 4,
+        .ndim = 1,
+        .shape = {r->n},
+        .operand = {pivot, singular, {r->zero, ND_F64, {0}}, pivot},
+    };
+    const nd_status status = nd__cuda_launch(r->queue, &ask);
+    return status == ND_OK ? nd__cuda_launch(r->queue, &clear) : status;
 }
 
 /// As kernels/cpu/linalg.c does: by the diagonal of u, in f64; a row that was exchanged turns the sign.
@@ -420,7 +303,6 @@ static nd_status slogdet(const solver_run *r, int64_t at) {
         {ND_OP_clone, term, swapped, NULL, 0},
         {ND_OP_mul_scalar, term, term, NULL, -2},
         {ND_OP_add_scalar, term, term, NULL, 1},
-        {ND_OP_clone, pivot, diagonal, NULL, 0},
         {ND_OP_mul, pivot, pivot, &term, 0},
         {ND_OP_prod, value, pivot, NULL, 0},
         {ND_OP_sign, term, pivot, NULL, 0},
@@ -430,6 +312,10 @@ static nd_status slogdet(const solver_run *r, int64_t at) {
         {ND_OP_sum, logarithm, term, NULL, 0},
     };
     nd_status status = factor(r, at);
+    if (status == ND_OK)
+        status = line(r, ND_OP_clone, pivot, diagonal, NULL, 0);
+    if (status == ND_OK)
+        status = clear_singular(r, at);
     for (size_t i = 0; i < sizeof steps / sizeof *steps && status == ND_OK; i++)
         status = line(r, steps[i].op, steps[i].out, steps[i].a, steps[i].b, steps[i].number);
     if (status != ND_OK)
@@ -446,15 +332,16 @@ static nd_status slogdet(const solver_run *r, int64_t at) {
 
 static nd_status qr(const solver_run *r, int64_t at) {
     const int m = (int)r->m, n = (int)r->n, size = (int)(r->work_bytes / r->element);
-    nd_status status =
-        status_of(solver.geqrf(r->handle, r->params, m, n, r->type, r->a, m, r->type, r->s, r->type,
-                               r->work, r->work_bytes, r->host_work, r->host_bytes, r->info + at));
+    nd_status status = nd__cusolver_library_status(
+        r->solver->geqrf(r->handle, r->params, m, n, r->type, r->a, m, r->type, r->s, r->type,
+                         r->work, r->work_bytes, r->host_work, r->host_bytes, r->info + at));
     if (status == ND_OK)
         status = write_triangle(r, of_out(r, at, r->m * r->n));
     if (status != ND_OK)
         return status;
-    orgqr_function *expand = r->dtype == ND_F64 ? solver.dorgqr : solver.sorgqr;
-    status = status_of(expand(r->handle, m, n, n, r->a, m, r->s, r->work, size, r->unread));
+    nd_cusolver_orgqr *expand = r->dtype == ND_F64 ? r->solver->dorgqr : r->solver->sorgqr;
+    status = nd__cusolver_library_status(
+        expand(r->handle, m, n, n, r->a, m, r->s, r->work, size, r->unread));
     return status == ND_OK
                ? copy(r, (matrix){of_out(r, at, 0), r->n, 1}, (matrix){r->a, 1, r->m}, r->m, r->n)
                : status;
@@ -462,10 +349,10 @@ static nd_status qr(const solver_run *r, int64_t at) {
 
 static nd_status svd(const solver_run *r, int64_t at) {
     const signed char job = r->values_only ? 'N' : 'S';
-    nd_status status = status_of(
-        solver.gesvd(r->handle, r->params, job, job, r->rows, r->columns, r->type, r->a, r->rows,
-                     r->type, r->s, r->type, r->u, r->rows, r->type, r->v, r->k, r->type, r->work,
-                     r->work_bytes, r->host_work, r->host_bytes, r->info + at));
+    nd_status status = nd__cusolver_library_status(r->solver->gesvd(
+        r->handle, r->params, job, job, r->rows, r->columns, r->type, r->a, r->rows, r->type, r->s,
+        r->type, r->u, r->rows, r->type, r->v, r->k, r->type, r->work, r->work_bytes, r->host_work,
+        r->host_bytes, r->info + at));
     const int64_t s_at = r->values_only ? 0 : r->m * r->k;
     if (status == ND_OK)
         status = copy(r, (matrix){of_out(r, at, s_at), 0, 1}, (matrix){r->s, 0, 1}, 1, r->k);
@@ -481,10 +368,10 @@ static nd_status svd(const solver_run *r, int64_t at) {
 }
 
 static nd_status eigh(const solver_run *r, int64_t at) {
-    nd_status status = status_of(
-        solver.syevd(r->handle, r->params, r->values_only ? ND__SOLVER_VALUES : ND__SOLVER_VECTORS,
-                     ND__BLAS_LOWER, r->n, r->type, r->a, r->n, r->type, r->s, r->type, r->work,
-                     r->work_bytes, r->host_work, r->host_bytes, r->info + at));
+    nd_status status = nd__cusolver_library_status(r->solver->syevd(
+        r->handle, r->params, r->values_only ? ND__SOLVER_VALUES : ND__SOLVER_VECTORS,
+        ND__BLAS_LOWER, r->n, r->type, r->a, r->n, r->type, r->s, r->type, r->work, r->work_bytes,
+        r->host_work, r->host_bytes, r->info + at));
     if (status == ND_OK)
         status = copy(r, (matrix){of_out(r, at, 0), 0, 1}, (matrix){r->s, 0, 1}, 1, r->n);
     return status == ND_OK && !r->values_only ? copy(r, (matrix){of_out(r, at, r->n), r->n, 1},
@@ -516,16 +403,22 @@ static nd_status compute_one(const solver_run *r, int64_t at) {
 // all of them
 
 static nd_status qr_size(solver_run *r) {
+    enum { MOST_ROWS = 16000000 }; // of more, sizes of orgqr were seen to overflow
     const int m = (int)r->m, n = (int)r->n;
     int size = 0;
-    nd_status status =
-        status_of(solver.geqrf_size(r->handle, r->params, m, n, r->type, r->a, m, r->type, r->s,
-                                    r->type, &r->work_bytes, &r->host_bytes));
+    if (r->m > MOST_ROWS)
+        return ND_ERROR_UNSUPPORTED;
+    nd_status status = nd__cusolver_library_status(
+        r->solver->geqrf_size(r->handle, r->params, m, n, r->type, r->a, m, r->type, r->s, r->type,
+                              &r->work_bytes, &r->host_bytes));
     if (status != ND_OK)
         return status;
-    orgqr_size_function *ask = r->dtype == ND_F64 ? solver.dorgqr_size : solver.sorgqr_size;
-    status = status_of(ask(r->handle, m, n, n, r->a, m, r->s, &size));
-    const size_t bytes = (size_t)(size > 0 ? size : 0) * r->element;
+    nd_cusolver_orgqr_size *ask =
+        r->dtype == ND_F64 ? r->solver->dorgqr_size : r->solver->sorgqr_size;
+    status = nd__cusolver_library_status(ask(r->handle, m, n, n, r->a, m, r->s, &size));
+    if (status == ND_OK && size < 0)
+        return ND_ERROR_UNSUPPORTED;
+    const size_t bytes = (size_t)size * r->element;
     if (bytes > r->work_bytes)
         r->work_bytes = bytes;
     return r->work_bytes / r->element > INT_MAX ? ND_ERROR_UNSUPPORTED : status;
@@ -536,23 +429,25 @@ static nd_status ask_for_sizes(solver_run *r) {
     const signed char job = r->values_only ? 'N' : 'S';
     switch (r->op) {
     case ND_OP_cholesky:
-        return status_of(solver.potrf_size(r->handle, r->params, ND__BLAS_LOWER, r->n, r->type,
-                                           r->a, r->n, r->type, &r->work_bytes, &r->host_bytes));
+        return nd__cusolver_library_status(
+            r->solver->potrf_size(r->handle, r->params, ND__BLAS_LOWER, r->n, r->type, r->a, r->n,
+                                  r->type, &r->work_bytes, &r->host_bytes));
     case ND_OP_qr:
         return qr_size(r);
     case ND_OP_svd:
-        return status_of(solver.gesvd_size(r->handle, r->params, job, job, r->rows, r->columns,
-                                           r->type, r->a, r->rows, r->type, r->s, r->type, r->u,
-                                           r->rows, r->type, r->v, r->k, r->type, &r->work_bytes,
-                                           &r->host_bytes));
+        return nd__cusolver_library_status(
+            r->solver->gesvd_size(r->handle, r->params, job, job, r->rows, r->columns, r->type,
+                                  r->a, r->rows, r->type, r->s, r->type, r->u, r->rows, r->type,
+                                  r->v, r->k, r->type, &r->work_bytes, &r->host_bytes));
     case ND_OP_eigh:
-        return status_of(solver.syevd_size(r->handle, r->params,
-                                           r->values_only ? ND__SOLVER_VALUES : ND__SOLVER_VECTORS,
-                                           ND__BLAS_LOWER, r->n, r->type, r->a, r->n, r->type, r->s,
-                                           r->type, &r->work_bytes, &r->host_bytes));
+        return nd__cusolver_library_status(r->solver->syevd_size(
+            r->handle, r->params, r->values_only ? ND__SOLVER_VALUES : ND__SOLVER_VECTORS,
+            ND__BLAS_LOWER, r->n, r->type, r->a, r->n, r->type, r->s, r->type, &r->work_bytes,
+            &r->host_bytes));
     default:
-        return status_of(solver.getrf_size(r->handle, r->params, r->n, r->n, r->type, r->a, r->n,
-                                           r->type, &r->work_bytes, &r->host_bytes));
+        return nd__cusolver_library_status(r->solver->getrf_size(r->handle, r->params, r->n, r->n,
+                                                                 r->type, r->a, r->n, r->type,
+                                                                 &r->work_bytes, &r->host_bytes));
     }
 }
 
@@ -563,6 +458,8 @@ static nd_status compute_each(const solver_run *r) {
         status = flag_triangle(r, r->op == ND_OP_cholesky);
     else if (r->op == ND_OP_slogdet)
         status = fill_line(r, r->places, ND_I64, r->n, ND_OP_arange);
+    if (status == ND_OK && r->op == ND_OP_slogdet)
+        status = fill_line(r, r->zero, ND_F64, 1, ND_OP_fill);
     for (int64_t at = 0; at < r->count && status == ND_OK; at++)
         status = compute_one(r, at);
     return status;
@@ -571,8 +468,8 @@ static nd_status compute_each(const solver_run *r) {
 static nd_status compute_with_work(solver_run *r) {
     const nd_cuda_queue *queue = r->queue;
     nd_status status = ask_for_sizes(r);
-    if (status != ND_OK)
-        return status;
+    if (status != ND_OK) // nothing was queued, whatever it calls that
+        return status == ND_ERROR_OUT_OF_MEMORY ? status : ND_ERROR_UNSUPPORTED;
     if (r->host_bytes > 0 && !(r->host_work = malloc(r->host_bytes)))
         return ND_ERROR_OUT_OF_MEMORY;
     if (r->work_bytes > 0)
@@ -581,6 +478,10 @@ static nd_status compute_with_work(solver_run *r) {
         status = compute_each(r);
     if (r->work)
         queue->release(queue->context, r->work);
+    // How long it is used is not documented.
+    if (r->host_work &&
+        nd__cuda_status(cudaStreamSynchronize((cudaStream_t)queue->stream)) != ND_OK)
+        status = ND_ERROR_DEVICE;
     free(r->host_work);
     return status;
 }
@@ -588,9 +489,7 @@ static nd_status compute_with_work(solver_run *r) {
 /// Caller holds blas_lock.
 static nd_status compute_all(nd_cuda_device *device, const nd_cuda_queue *queue,
                              const nd_kernel_call *call) {
-    nd_status status = make_handle(device);
-    if (status == ND_OK)
-        status = status_of(solver.set_stream(device->solver, (cudaStream_t)queue->stream));
+    nd_status status = nd__cusolver_library_handle(device, queue);
     if (status != ND_OK)
         return status;
     solver_run r = describe(device, queue, call);
@@ -637,8 +536,7 @@ nd_status nd__cusolver_compute(nd_cuda_device *device, const nd_cuda_queue *queu
     default:
         return ND_ERROR_UNSUPPORTED;
     }
-    nd__library_settle(&state, open_library);
-    if (!solver.found)
+    if (!nd__cusolver_library())
         return ND_ERROR_UNSUPPORTED;
     pthread_mutex_lock(&device->blas_lock);
     nd_status status = compute_all(device, queue, call);
