@@ -114,7 +114,7 @@ static int check(const kind *of, nd_dtype dtype, layout how, int64_t n, int axis
 }
 
 /// The transform, its adjoint, and both once more.
-static void check_all(bool found) {
+static void check_all(void) {
     static const nd_dtype dtypes[] = {ND_F32, ND_F64};
     static const int64_t lengths[] = {0, 2, 4, 9, 16};
     for (int which = 0; which < KINDS; which++)
@@ -125,7 +125,7 @@ static void check_all(bool found) {
                         const nd_fft_norm norm = (nd_fft_norm)((which + l + axis) % 3);
                         const int queued =
                             check(&kinds[which], dtypes[i], how, lengths[l], axis, norm);
-                        if (queued != (found ? 4 : 0))
+                        if (queued != 4)
                             fail_msg("%s: %d pieces of work by cuFFT", kinds[which].name, queued);
                     }
 }
@@ -133,7 +133,7 @@ static void check_all(bool found) {
 static void test_transforms_by_cufft(void **state) {
     (void)state;
     cudart_set_seed(0);
-    check_all(true);
+    check_all();
 }
 
 static void test_several_axes(void **state) {
@@ -190,7 +190,10 @@ static void test_what_is_not_a_number(void **state) {
 }
 
 static int transform_without(void) {
-    check_all(false);
+    for (int which = 0; which < KINDS; which++)
+        for (int axis = 0; axis < 3; axis++)
+            if (check(&kinds[which], ND_F64, TURNED, axis * 4, axis, ND_FFT_NORM_ORTHO) != 0)
+                fail_msg("%s: cuFFT worked", kinds[which].name);
     return 0;
 }
 

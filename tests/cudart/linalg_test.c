@@ -472,7 +472,8 @@ static void test_failures_are_told(void **state) {
 }
 
 static int compute_without(void) {
-    check_all();
+    for (int which = 0; which < FUNCTIONS; which++)
+        (void)check(&functions[which], ND_F64, 2, (const int64_t[]){5, 9}, which % 2 != 0);
     return 0;
 }
 
