@@ -5,8 +5,8 @@
 // filled with zeros, multiply and put the results where they belong; what lies right already is
 // neither copied nor multiplied.
 //
-// A plan is all that depends on sizes alone. Making one takes the host a millisecond and holds memory of
-// the device, so the last ones are kept, MOST_PLANS of each device, and beside them those that graphs were
+// A plan is all that depends on sizes alone. Making one takes the host's time, and it holds memory of the
+// device, so the last ones are kept, MOST_PLANS of each device, and beside them those that graphs were
 // captured with, as long as there are these graphs: launches use what a plan holds. Working memory is no
 // plan's own: it is given to a plan for each run, so that runs on several streams do not share it.
 #include "lib/device/cuda/cufft.h"
