@@ -3,15 +3,21 @@
 #include "tests/cudart/roles.h"
 #include <dlfcn.h>
 #include <limits.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 static char folder[PATH_MAX], original[PATH_MAX];
+
+static void *create;
+static const nd_library_function functions[] = {{"cublasCreate_v2", &create}, {0}};
 
 static const nd_library probe = {
     .variable = "ND_PROBE",
     .stem = "libnd_probe",
     .versions = {7, 6},
     .folders = {"probe", "cu1[23]"},
+    .functions = functions,
+    .lock = ND_LIBRARY_LOCK,
 };
 static const nd_library beside = {
     .variable = "ND_PROBE",
@@ -19,6 +25,8 @@ static const nd_library beside = {
     .stem = "libnd_probeLt",
     .versions = {7},
     .folders = {"probe"},
+    .functions = functions,
+    .lock = ND_LIBRARY_LOCK,
 };
 
 /// A folder under the test's own, with all above it; its path, for one use.
@@ -50,15 +58,17 @@ static void unlink_in(const char *below, const char *name) {
     assert_int_equal(unlink(path), 0);
 }
 
-static bool is_found(const nd_library *library) {
-    bool is_short = false;
-    void *function, *opened = nd__library_open(library, &is_short);
-    assert_false(is_short);
-    bool right = opened && nd__library_find(opened, "cublasCreate_v2", &function) &&
-                 !nd__library_find(opened, "nd_probe_has_none", &function);
+/// As if it had not been looked for yet.
+static bool is_found(const nd_library *of) {
+    nd_library library = *of;
+    create = NULL;
+    void *opened = nd__library_open(&library);
+    assert_true(library.settled);
+    assert_ptr_equal(nd__library_open(&library), opened);
+    assert_int_equal(create != NULL, opened != NULL);
     if (opened)
         dlclose(opened);
-    return right;
+    return opened != NULL;
 }
 
 static void test_F21_a_python_environment(void **state) {
@@ -104,6 +114,38 @@ static void test_F21_a_file_that_is_named(void **state) {
     unsetenv("VIRTUAL_ENV");
 }
 
+static void test_F21_a_library_without_one_of_the_functions(void **state) {
+    (void)state;
+    void *first = NULL, *none = NULL;
+    const nd_library_function wanted[] = {
+        {"nd_probe_has_none", &none}, {"cublasCreate_v2", &first}, {0}};
+    nd_library library = probe;
+    library.functions = wanted;
+    setenv("ND_PROBE", original, 1);
+    assert_null(nd__library_open(&library));
+    assert_true(library.settled);
+    unsetenv("ND_PROBE");
+}
+
+/// For want of a file descriptor nothing is known: it is tried again.
+static void test_F21_no_room_to_open_one(void **state) {
+    (void)state;
+    nd_library library = probe;
+    struct rlimit before;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    setenv("ND_PROBE", original, 1);
+    const struct rlimit none = {.rlim_cur = 0, .rlim_max = before.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    void *opened = nd__library_open(&library);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    assert_null(opened);
+    assert_false(library.settled);
+    assert_non_null(nd__library_open(&library));
+    assert_true(library.settled);
+    dlclose(library.opened);
+    unsetenv("ND_PROBE");
+}
+
 int main(void) {
     const char *given = getenv("ND_CUBLAS"), *temporary = getenv("TEST_TMPDIR");
     snprintf(folder, sizeof folder, "%s/library_XXXXXX", temporary ? temporary : "/tmp");
@@ -114,6 +156,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_F21_a_python_environment),
         ND_TEST(test_F21_a_file_that_is_named),
+        ND_TEST(test_F21_a_library_without_one_of_the_functions),
+        ND_TEST(test_F21_no_room_to_open_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

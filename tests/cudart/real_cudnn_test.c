@@ -148,34 +148,44 @@ static void test_what_cudnn_has_no_plan_for(void **state) {
     }
 }
 
+static const nd_library_function versions[] = {{"cudnnGetVersion", &real.get_version}, {0}};
+static const nd_library_function backend[] = {
+    {"cudnnBackendCreateDescriptor", &real.backend.create},
+    {"cudnnBackendDestroyDescriptor", &real.backend.destroy},
+    {"cudnnBackendSetAttribute", &real.backend.set},
+    {"cudnnBackendGetAttribute", &real.backend.get},
+    {"cudnnBackendFinalize", &real.backend.finalize},
+    {0},
+};
+static const nd_library_function driver_functions[] = {
+    {"no_driver_get_statistics", &real.get_statistics}, {0}};
+
+static nd_library cudnn = {
+    .variable = "ND_REAL_CUDNN",
+    .stem = "libcudnn",
+    .versions = {9},
+    .folders = {"cudnn", "cu1[23]"},
+    .functions = versions,
+    .lock = ND_LIBRARY_LOCK,
+};
+
 /// False, with a sentence: there is none that knows attention.
 static bool find_cudnn(void) {
-    static const nd_library names = {
-        .variable = "ND_REAL_CUDNN",
-        .stem = "libcudnn",
-        .versions = {9},
-        .folders = {"cudnn", "cu1[23]"},
-    };
     // Before cuDNN asks for the driver: what has its name then is it.
-    void *driver = dlopen(getenv("ND_NO_DRIVER"), RTLD_NOW | RTLD_GLOBAL), *library = NULL;
-    if (!driver || !nd__library_find(driver, "no_driver_get_statistics", &real.get_statistics)) {
+    void *driver = dlopen(getenv("ND_NO_DRIVER"), RTLD_NOW | RTLD_GLOBAL);
+    if (!driver || !nd__library_find(driver, driver_functions)) {
         printf("real_cudnn_test: no driver of the tests' own: %s\n", dlerror());
         exit(1);
     }
-    bool is_short = false;
-    library = nd__library_open(&names, &is_short);
-    bool found = library && nd__library_find(library, "cudnnGetVersion", &real.get_version);
+    void *library = nd__library_open(&cudnn);
+    const bool found = library != NULL;
     if (!found || real.get_version() < ND__DNN_ATTENTION_VERSION) {
         printf("SKIPPED real_cudnn_test: %s\n", found ? "cuDNN is older than 9.21" : "no cuDNN");
         return false;
     }
-    nd_dnn_backend *b = &real.backend;
-    found = nd__library_find(library, "cudnnBackendCreateDescriptor", &b->create) &&
-            nd__library_find(library, "cudnnBackendDestroyDescriptor", &b->destroy) &&
-            nd__library_find(library, "cudnnBackendSetAttribute", &b->set) &&
-            nd__library_find(library, "cudnnBackendGetAttribute", &b->get) &&
-            nd__library_find(library, "cudnnBackendFinalize", &b->finalize);
-    return found ? true : (exit(1), false);
+    if (!nd__library_find(library, backend))
+        exit(1);
+    return true;
 }
 
 int main(void) {

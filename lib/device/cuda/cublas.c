@@ -11,7 +11,6 @@
 #include "lib/device/capture.h"
 #include "lib/device/cuda/gemm.h"
 #include "lib/device/tf32.h"
-#include <dlfcn.h>
 
 typedef int create_function(void **ret_handle);
 typedef int set_stream_function(void *handle, cudaStream_t stream);
@@ -39,7 +38,6 @@ typedef int dtrsm_function(void *handle, int side, int triangle, int transposed,
                            int ldb);
 
 static struct {
-    bool found;
     create_function *create;
     set_stream_function *set_stream;
     set_math_function *set_math;
@@ -50,7 +48,6 @@ static struct {
     strsm_function *strsm;
     dtrsm_function *dtrsm;
 } cublas;
-static nd_library_state state = ND_LIBRARY_STATE_INIT;
 
 nd_status nd__cublas_status(int blas_status) {
     switch (blas_status) {
@@ -78,31 +75,27 @@ int nd__cublas_dtype(nd_dtype dtype) {
     }
 }
 
-/// False: there was no room to find out whether it is there.
-static bool open_library(void) {
-    static const nd_library names = {
-        .variable = "ND_CUBLAS",
-        .stem = "libcublas",
-        .versions = {13, 12},
-        .folders = {"cublas", "cu1[23]"},
-    };
-    bool is_short = false;
-    void *library = nd__library_open(&names, &is_short);
-    if (!library)
-        return !is_short;
-    cublas.found = nd__library_find(library, "cublasCreate_v2", &cublas.create) &&
-                   nd__library_find(library, "cublasSetStream_v2", &cublas.set_stream) &&
-                   nd__library_find(library, "cublasSetMathMode", &cublas.set_math) &&
-                   nd__library_find(library, "cublasSetWorkspace_v2", &cublas.set_workspace) &&
-                   nd__library_find(library, "cublasSgemmStridedBatched", &cublas.sgemm) &&
-                   nd__library_find(library, "cublasDgemmStridedBatched", &cublas.dgemm) &&
-                   nd__library_find(library, "cublasGemmStridedBatchedEx", &cublas.gemm_ex) &&
-                   nd__library_find(library, "cublasStrsm_v2", &cublas.strsm) &&
-                   nd__library_find(library, "cublasDtrsm_v2", &cublas.dtrsm);
-    if (!cublas.found)
-        dlclose(library);
-    return true;
-}
+static const nd_library_function functions[] = {
+    {"cublasCreate_v2", &cublas.create},
+    {"cublasSetStream_v2", &cublas.set_stream},
+    {"cublasSetMathMode", &cublas.set_math},
+    {"cublasSetWorkspace_v2", &cublas.set_workspace},
+    {"cublasSgemmStridedBatched", &cublas.sgemm},
+    {"cublasDgemmStridedBatched", &cublas.dgemm},
+    {"cublasGemmStridedBatchedEx", &cublas.gemm_ex},
+    {"cublasStrsm_v2", &cublas.strsm},
+    {"cublasDtrsm_v2", &cublas.dtrsm},
+    {0},
+};
+
+static nd_library library = {
+    .variable = "ND_CUBLAS",
+    .stem = "libcublas",
+    .versions = {13, 12},
+    .folders = {"cublas", "cu1[23]"},
+    .functions = functions,
+    .lock = ND_LIBRARY_LOCK,
+};
 
 /// The device's handle, at the first product. Caller holds blas_lock.
 static nd_status handle_ready(nd_cuda_device *device) {
@@ -194,8 +187,7 @@ static nd_status run_nothing(void *context, const nd_gemm *gemm) {
 bool nd__cublas_takes(nd_cuda_device *device, const nd_cuda_queue *queue,
                       const nd_kernel_call *call) {
     (void)queue;
-    nd__library_settle(&state, open_library);
-    if (!cublas.found || nd__gemm_matmul(call, run_nothing, NULL) != ND_OK)
+    if (!nd__library_open(&library) || nd__gemm_matmul(call, run_nothing, NULL) != ND_OK)
         return false;
     pthread_mutex_lock(&device->blas_lock);
     bool ready = handle_ready(device) == ND_OK;
@@ -204,8 +196,7 @@ bool nd__cublas_takes(nd_cuda_device *device, const nd_cuda_queue *queue,
 }
 
 void nd__cublas_prepare(nd_cuda_device *device) {
-    nd__library_settle(&state, open_library);
-    if (!cublas.found)
+    if (!nd__library_open(&library))
         return;
     pthread_mutex_lock(&device->blas_lock);
     (void)handle_ready(device);
@@ -232,8 +223,7 @@ static nd_status multiply_captured(nd_cuda_device *device, const nd_cuda_queue *
 
 nd_status nd__cublas_matmul(nd_cuda_device *device, const nd_cuda_queue *queue,
                             const nd_kernel_call *call) {
-    nd__library_settle(&state, open_library);
-    if (!cublas.found)
+    if (!nd__library_open(&library))
         return ND_ERROR_UNSUPPORTED;
     pthread_mutex_lock(&device->blas_lock);
     nd_status status = handle_on(device, queue);
@@ -245,8 +235,7 @@ nd_status nd__cublas_matmul(nd_cuda_device *device, const nd_cuda_queue *queue,
 }
 
 bool nd__cublas_takes_triangles(nd_cuda_device *device) {
-    nd__library_settle(&state, open_library);
-    if (!cublas.found)
+    if (!nd__library_open(&library))
         return false;
     pthread_mutex_lock(&device->blas_lock);
     bool ready = handle_ready(device) == ND_OK;

@@ -11,7 +11,6 @@
 #include "lib/device/cuda/gemm.h"
 #include "lib/device/cuda/memo.h"
 #include "lib/device/tf32.h"
-#include <dlfcn.h>
 
 /// What it may ask for, as NVIDIA recommends for Hopper.
 #define MOST_WORKSPACE ((size_t)32 << 20)
@@ -35,7 +34,6 @@ typedef int matmul_function(void *handle, void *desc, const void *alpha, const v
                             cudaStream_t stream);
 
 static struct {
-    bool found;
     create_function *create, *create_preference;
     create_desc_function *create_desc;
     create_layout_function *create_layout;
@@ -44,44 +42,31 @@ static struct {
     heuristic_function *heuristic;
     matmul_function *matmul;
 } lt;
-static nd_library_state state = ND_LIBRARY_STATE_INIT;
 
-/// False: there was no room to find out whether it is there.
-static bool open_library(void) {
-    static const nd_library names = {
-        .variable = "ND_CUBLAS",
-        .given = "libcublas",
-        .stem = "libcublasLt",
-        .versions = {13, 12},
-        .folders = {"cublas", "cu1[23]"},
-    };
-    bool is_short = false;
-    void *library = nd__library_open(&names, &is_short);
-    if (!library)
-        return !is_short;
-    const struct {
-        const char *name;
-        void *function;
-    } functions[] = {
-        {"cublasLtCreate", &lt.create},
-        {"cublasLtMatmulDescCreate", &lt.create_desc},
-        {"cublasLtMatmulDescSetAttribute", &lt.set_desc},
-        {"cublasLtMatmulDescDestroy", &lt.destroy_desc},
-        {"cublasLtMatrixLayoutCreate", &lt.create_layout},
-        {"cublasLtMatrixLayoutDestroy", &lt.destroy_layout},
-        {"cublasLtMatmulPreferenceCreate", &lt.create_preference},
-        {"cublasLtMatmulPreferenceSetAttribute", &lt.set_preference},
-        {"cublasLtMatmulPreferenceDestroy", &lt.destroy_preference},
-        {"cublasLtMatmulAlgoGetHeuristic", &lt.heuristic},
-        {"cublasLtMatmul", &lt.matmul},
-    };
-    lt.found = true;
-    for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)
-        lt.found = nd__library_find(library, functions[i].name, functions[i].function) && lt.found;
-    if (!lt.found)
-        dlclose(library);
-    return true;
-}
+static const nd_library_function functions[] = {
+    {"cublasLtCreate", &lt.create},
+    {"cublasLtMatmulDescCreate", &lt.create_desc},
+    {"cublasLtMatmulDescSetAttribute", &lt.set_desc},
+    {"cublasLtMatmulDescDestroy", &lt.destroy_desc},
+    {"cublasLtMatrixLayoutCreate", &lt.create_layout},
+    {"cublasLtMatrixLayoutDestroy", &lt.destroy_layout},
+    {"cublasLtMatmulPreferenceCreate", &lt.create_preference},
+    {"cublasLtMatmulPreferenceSetAttribute", &lt.set_preference},
+    {"cublasLtMatmulPreferenceDestroy", &lt.destroy_preference},
+    {"cublasLtMatmulAlgoGetHeuristic", &lt.heuristic},
+    {"cublasLtMatmul", &lt.matmul},
+    {0},
+};
+
+static nd_library library = {
+    .variable = "ND_CUBLAS",
+    .given = "libcublas",
+    .stem = "libcublasLt",
+    .versions = {13, 12},
+    .folders = {"cublas", "cu1[23]"},
+    .functions = functions,
+    .lock = ND_LIBRARY_LOCK,
+};
 
 /// The device's handle, at the first product.
 static nd_status handle_ready(nd_cuda_device *device) {
@@ -100,8 +85,7 @@ static nd_status handle_ready(nd_cuda_device *device) {
 }
 
 void nd__cublaslt_prepare(nd_cuda_device *device) {
-    nd__library_settle(&state, open_library);
-    if (lt.found)
+    if (nd__library_open(&library))
         (void)handle_ready(device);
 }
 
@@ -292,8 +276,7 @@ nd_status nd__cublaslt_linear(nd_cuda_device *device, const nd_cuda_queue *queue
         return ND_ERROR_UNSUPPORTED;
     if (has_bias && call->attrs.i[10] != 1 && call->attrs.i[1] != 1)
         return ND_ERROR_UNSUPPORTED;
-    nd__library_settle(&state, open_library);
-    if (!lt.found)
+    if (!nd__library_open(&library))
         return ND_ERROR_UNSUPPORTED;
     lt_call of = {.device = device, .queue = queue};
     of.bias = has_bias ? call->operand[3].data : NULL;
@@ -311,8 +294,7 @@ nd_status nd__cublaslt_matmul(nd_cuda_device *device, const nd_cuda_queue *queue
     if (!is_served || call->ndim > 0 || call->attrs.f[0] != 0 ||
         (double)i[0] * (double)i[1] * (double)i[2] > MOST_PRODUCTS)
         return ND_ERROR_UNSUPPORTED;
-    nd__library_settle(&state, open_library);
-    if (!lt.found)
+    if (!nd__library_open(&library))
         return ND_ERROR_UNSUPPORTED;
     lt_call of = {.device = device, .queue = queue, .epilogue = ND__LT_EPILOGUE_NONE};
     return run(device, call, &of);

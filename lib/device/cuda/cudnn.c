@@ -11,7 +11,6 @@
 #include "lib/device/capture.h"
 #include "lib/device/cuda/memo.h"
 #include "lib/device/tf32.h"
-#include <dlfcn.h>
 #include <limits.h>
 
 #define MOST_WORKSPACE ((size_t)256 << 20)
@@ -52,8 +51,6 @@ typedef struct dnn_operation {
 } dnn_operation;
 
 static struct {
-    bool found;
-    void *library;
     create_function *create, *create_tensor, *create_filter, *create_convolution, *create_pooling;
     destroy_function *destroy_tensor, *destroy_filter, *destroy_convolution, *destroy_pooling;
     set_stream_function *set_stream;
@@ -66,63 +63,46 @@ static struct {
     pool_function *pool;
     unpool_function *unpool;
 } dnn;
-static nd_library_state state = ND_LIBRARY_STATE_INIT;
 
-/// False: there was no room to find out whether it is there.
-static bool open_library(void) {
-    static const nd_library names = {
-        .variable = "ND_CUDNN",
-        .stem = "libcudnn",
-        .versions = {9},
-        .folders = {"cudnn", "cu1[23]"},
-    };
-    bool is_short = false;
-    void *library = nd__library_open(&names, &is_short);
-    if (!library)
-        return !is_short;
-    const struct {
-        const char *name;
-        void *function;
-    } functions[] = {
-        {"cudnnCreate", &dnn.create},
-        {"cudnnSetStream", &dnn.set_stream},
-        {"cudnnCreateTensorDescriptor", &dnn.create_tensor},
-        {"cudnnSetTensorNdDescriptor", &dnn.set_tensor},
-        {"cudnnDestroyTensorDescriptor", &dnn.destroy_tensor},
-        {"cudnnCreateFilterDescriptor", &dnn.create_filter},
-        {"cudnnSetFilterNdDescriptor", &dnn.set_filter},
-        {"cudnnDestroyFilterDescriptor", &dnn.destroy_filter},
-        {"cudnnCreateConvolutionDescriptor", &dnn.create_convolution},
-        {"cudnnSetConvolutionNdDescriptor", &dnn.set_convolution},
-        {"cudnnSetConvolutionGroupCount", &dnn.set_groups},
-        {"cudnnSetConvolutionMathType", &dnn.set_math},
-        {"cudnnDestroyConvolutionDescriptor", &dnn.destroy_convolution},
-        {"cudnnGetConvolutionForwardAlgorithm_v7", &dnn.forward.offers},
-        {"cudnnConvolutionForward", &dnn.forward.run},
-        {"cudnnGetConvolutionBackwardDataAlgorithm_v7", &dnn.grad_input.offers},
-        {"cudnnConvolutionBackwardData", &dnn.grad_input.run},
-        {"cudnnGetConvolutionBackwardFilterAlgorithm_v7", &dnn.grad_weight.offers},
-        {"cudnnConvolutionBackwardFilter", &dnn.grad_weight.run},
-        {"cudnnCreatePoolingDescriptor", &dnn.create_pooling},
-        {"cudnnSetPoolingNdDescriptor", &dnn.set_pooling},
-        {"cudnnDestroyPoolingDescriptor", &dnn.destroy_pooling},
-        {"cudnnPoolingForward", &dnn.pool},
-        {"cudnnPoolingBackward", &dnn.unpool},
-    };
-    dnn.found = true;
-    for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)
-        dnn.found =
-            nd__library_find(library, functions[i].name, functions[i].function) && dnn.found;
-    if (dnn.found)
-        dnn.library = library;
-    else
-        dlclose(library);
-    return true;
-}
+static const nd_library_function functions[] = {
+    {"cudnnCreate", &dnn.create},
+    {"cudnnSetStream", &dnn.set_stream},
+    {"cudnnCreateTensorDescriptor", &dnn.create_tensor},
+    {"cudnnSetTensorNdDescriptor", &dnn.set_tensor},
+    {"cudnnDestroyTensorDescriptor", &dnn.destroy_tensor},
+    {"cudnnCreateFilterDescriptor", &dnn.create_filter},
+    {"cudnnSetFilterNdDescriptor", &dnn.set_filter},
+    {"cudnnDestroyFilterDescriptor", &dnn.destroy_filter},
+    {"cudnnCreateConvolutionDescriptor", &dnn.create_convolution},
+    {"cudnnSetConvolutionNdDescriptor", &dnn.set_convolution},
+    {"cudnnSetConvolutionGroupCount", &dnn.set_groups},
+    {"cudnnSetConvolutionMathType", &dnn.set_math},
+    {"cudnnDestroyConvolutionDescriptor", &dnn.destroy_convolution},
+    {"cudnnGetConvolutionForwardAlgorithm_v7", &dnn.forward.offers},
+    {"cudnnConvolutionForward", &dnn.forward.run},
+    {"cudnnGetConvolutionBackwardDataAlgorithm_v7", &dnn.grad_input.offers},
+    {"cudnnConvolutionBackwardData", &dnn.grad_input.run},
+    {"cudnnGetConvolutionBackwardFilterAlgorithm_v7", &dnn.grad_weight.offers},
+    {"cudnnConvolutionBackwardFilter", &dnn.grad_weight.run},
+    {"cudnnCreatePoolingDescriptor", &dnn.create_pooling},
+    {"cudnnSetPoolingNdDescriptor", &dnn.set_pooling},
+    {"cudnnDestroyPoolingDescriptor", &dnn.destroy_pooling},
+    {"cudnnPoolingForward", &dnn.pool},
+    {"cudnnPoolingBackward", &dnn.unpool},
+    {0},
+};
+
+static nd_library library = {
+    .variable = "ND_CUDNN",
+    .stem = "libcudnn",
+    .versions = {9},
+    .folders = {"cudnn", "cu1[23]"},
+    .functions = functions,
+    .lock = ND_LIBRARY_LOCK,
+};
 
 void *nd__cudnn_library(void) {
-    nd__library_settle(&state, open_library);
-    return dnn.library;
+    return nd__library_open(&library);
 }
 
 /// What a refusal means; everything that is none of memory or of the device is one.
@@ -157,8 +137,7 @@ nd_status nd__cudnn_handle(nd_cuda_device *device, const nd_cuda_queue *queue) {
 }
 
 void nd__cudnn_prepare(nd_cuda_device *device) {
-    nd__library_settle(&state, open_library);
-    if (!dnn.found)
+    if (!nd__library_open(&library))
         return;
     pthread_mutex_lock(&device->blas_lock);
     (void)make_handle(device);
@@ -372,8 +351,7 @@ static bool is_better_summed_here(const nd_kernel_call *call, const nd__conv_siz
 nd_status nd__cudnn_convolve(nd_cuda_device *device, const nd_cuda_queue *queue,
                              const nd_kernel_call *call) {
     const nd_dtype dtype = call->operand[0].dtype;
-    nd__library_settle(&state, open_library);
-    if (!dnn.found || (dtype != ND_F32 && dtype != ND_F64))
+    if (!nd__library_open(&library) || (dtype != ND_F32 && dtype != ND_F64))
         return ND_ERROR_UNSUPPORTED;
     const nd__conv_sizes s = nd__conv_sizes_of(call);
     if (is_better_summed_here(call, &s))
@@ -447,8 +425,7 @@ nd_status nd__cudnn_pool(nd_cuda_device *device, const nd_cuda_queue *queue,
     if (call->attrs.i[0] != ND__RESAMPLE_WINDOWS || (dtype != ND_F32 && dtype != ND_F64))
         return ND_ERROR_UNSUPPORTED;
     const nd__resample_windows w = nd__resample_windows_of(call);
-    nd__library_settle(&state, open_library);
-    if (!dnn.found || !windows_stay_inside(&w))
+    if (!nd__library_open(&library) || !windows_stay_inside(&w))
         return ND_ERROR_UNSUPPORTED;
     const bool is_flat = w.in[0] == 1 && w.kernel[0] == 1 && w.padding[0] == 0;
     dnn_call of = {.device = device,

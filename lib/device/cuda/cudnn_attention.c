@@ -40,10 +40,7 @@ static pthread_once_t looked = PTHREAD_ONCE_INIT;
 static void look_once(void) {
     size_t (*get_version)(void) = NULL;
     void *library = nd__cudnn_library();
-    const struct {
-        const char *name;
-        void *function;
-    } functions[] = {
+    const nd_library_function functions[] = {
         {"cudnnGetVersion", &get_version},
         {"cudnnBackendCreateDescriptor", &attending.backend.create},
         {"cudnnBackendDestroyDescriptor", &attending.backend.destroy},
@@ -51,11 +48,10 @@ static void look_once(void) {
         {"cudnnBackendGetAttribute", &attending.backend.get},
         {"cudnnBackendFinalize", &attending.backend.finalize},
         {"cudnnBackendExecute", &attending.backend.execute},
+        {0},
     };
-    bool found = library != NULL;
-    for (size_t i = 0; i < sizeof functions / sizeof *functions && found; i++)
-        found = nd__library_find(library, functions[i].name, functions[i].function);
-    attending.found = found && get_version() >= ND__DNN_ATTENTION_VERSION;
+    attending.found = library && nd__library_find(library, functions) &&
+                      get_version() >= ND__DNN_ATTENTION_VERSION;
 }
 
 // ------------------------------------------------------------------------------------------------

@@ -13,7 +13,6 @@
 #include "lib/base/alloc.h"
 #include "lib/device/capture.h"
 #include "lib/device/cuda/cuda_graph.h"
-#include <dlfcn.h>
 
 enum { MOST_PLANS = 64 };
 #define ALIGNMENT ((size_t)256) ///< of what is cut from one piece of memory
@@ -31,7 +30,6 @@ typedef int run_function(int plan, void *in, void *out);
 typedef int destroy_function(int plan);
 
 static struct {
-    bool found;
     make_function *make;
     set_number_function *set_allocates;
     lay_out_function *lay_out;
@@ -41,45 +39,31 @@ static struct {
     run_function *run_r2c, *run_c2r, *run_d2z, *run_z2d;
     destroy_function *destroy;
 } cufft;
-static nd_library_state state = ND_LIBRARY_STATE_INIT;
 
-/// False: there was no room to find out whether it is there.
-static bool open_library(void) {
-    static const nd_library names = {
-        .variable = "ND_CUFFT",
-        .stem = "libcufft",
-        .versions = {12, 11},
-        .folders = {"cufft", "cu13"},
-    };
-    bool is_short = false;
-    void *library = nd__library_open(&names, &is_short);
-    if (!library)
-        return !is_short;
-    const struct {
-        const char *name;
-        void *function;
-    } functions[] = {
-        {"cufftCreate", &cufft.make},
-        {"cufftSetAutoAllocation", &cufft.set_allocates},
-        {"cufftMakePlanMany64", &cufft.lay_out},
-        {"cufftSetStream", &cufft.set_stream},
-        {"cufftSetWorkArea", &cufft.set_memory},
-        {"cufftExecC2C", &cufft.run_c2c},
-        {"cufftExecZ2Z", &cufft.run_z2z},
-        {"cufftExecR2C", &cufft.run_r2c},
-        {"cufftExecC2R", &cufft.run_c2r},
-        {"cufftExecD2Z", &cufft.run_d2z},
-        {"cufftExecZ2D", &cufft.run_z2d},
-        {"cufftDestroy", &cufft.destroy},
-    };
-    cufft.found = true;
-    for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)
-        cufft.found =
-            nd__library_find(library, functions[i].name, functions[i].function) && cufft.found;
-    if (!cufft.found)
-        dlclose(library);
-    return true;
-}
+static const nd_library_function functions[] = {
+    {"cufftCreate", &cufft.make},
+    {"cufftSetAutoAllocation", &cufft.set_allocates},
+    {"cufftMakePlanMany64", &cufft.lay_out},
+    {"cufftSetStream", &cufft.set_stream},
+    {"cufftSetWorkArea", &cufft.set_memory},
+    {"cufftExecC2C", &cufft.run_c2c},
+    {"cufftExecZ2Z", &cufft.run_z2z},
+    {"cufftExecR2C", &cufft.run_r2c},
+    {"cufftExecC2R", &cufft.run_c2r},
+    {"cufftExecD2Z", &cufft.run_d2z},
+    {"cufftExecZ2D", &cufft.run_z2d},
+    {"cufftDestroy", &cufft.destroy},
+    {0},
+};
+
+static nd_library library = {
+    .variable = "ND_CUFFT",
+    .stem = "libcufft",
+    .versions = {12, 11},
+    .folders = {"cufft", "cu13"},
+    .functions = functions,
+    .lock = ND_LIBRARY_LOCK,
+};
 
 // ------------------------------------------------------------------------------------------------
 // a call
@@ -490,8 +474,7 @@ static nd_status transform_in_memory(fft_run *run, fft_plan *plan) {
 nd_status nd__cufft_transform(nd_cuda_device *device, const nd_cuda_queue *queue,
                               const nd_kernel_call *call) {
     fft_run run;
-    nd__library_settle(&state, open_library);
-    if (!cufft.found || !describe(queue, call, &run))
+    if (!nd__library_open(&library) || !describe(queue, call, &run))
         return ND_ERROR_UNSUPPORTED;
     if (run.n == 1)
         return transform_in_memory(&run, NULL);

@@ -1,53 +1,38 @@
 // See cusolver_library.h.
 #include "lib/device/cuda/cusolver_library.h"
-#include <dlfcn.h>
 
 static nd_cusolver solver;
-static bool found;
-static nd_library_state state = ND_LIBRARY_STATE_INIT;
 
-/// False: there was no room to find out whether it is there.
-static bool open_library(void) {
-    static const nd_library names = {
-        .variable = "ND_CUSOLVER",
-        .stem = "libcusolver",
-        .versions = {12, 11},
-        .folders = {"cusolver", "cu13"},
-    };
-    bool is_short = false;
-    void *library = nd__library_open(&names, &is_short);
-    if (!library)
-        return !is_short;
-    const struct {
-        const char *name;
-        void *function;
-    } functions[] = {
-        {"cusolverDnCreate", &solver.make},
-        {"cusolverDnCreateParams", &solver.make_params},
-        {"cusolverDnSetStream", &solver.set_stream},
-        {"cusolverDnXpotrf_bufferSize", &solver.potrf_size},
-        {"cusolverDnXpotrf", &solver.potrf},
-        {"cusolverDnXgetrf_bufferSize", &solver.getrf_size},
-        {"cusolverDnXgetrf", &solver.getrf},
-        {"cusolverDnXgetrs", &solver.getrs},
-        {"cusolverDnXgeqrf_bufferSize", &solver.geqrf_size},
-        {"cusolverDnXgeqrf", &solver.geqrf},
-        {"cusolverDnSorgqr_bufferSize", &solver.sorgqr_size},
-        {"cusolverDnDorgqr_bufferSize", &solver.dorgqr_size},
-        {"cusolverDnSorgqr", &solver.sorgqr},
-        {"cusolverDnDorgqr", &solver.dorgqr},
-        {"cusolverDnXsyevd_bufferSize", &solver.syevd_size},
-        {"cusolverDnXsyevd", &solver.syevd},
-        {"cusolverDnXgesvd_bufferSize", &solver.gesvd_size},
-        {"cusolverDnXgesvd", &solver.gesvd},
-    };
-    found = true;
-    for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)
-        found = nd__library_find(library, functions[i].name, functions[i].function) && found;
-    if (!found)
-        dlclose(library);
-    return true;
-}
+static const nd_library_function functions[] = {
+    {"cusolverDnCreate", &solver.make},
+    {"cusolverDnCreateParams", &solver.make_params},
+    {"cusolverDnSetStream", &solver.set_stream},
+    {"cusolverDnXpotrf_bufferSize", &solver.potrf_size},
+    {"cusolverDnXpotrf", &solver.potrf},
+    {"cusolverDnXgetrf_bufferSize", &solver.getrf_size},
+    {"cusolverDnXgetrf", &solver.getrf},
+    {"cusolverDnXgetrs", &solver.getrs},
+    {"cusolverDnXgeqrf_bufferSize", &solver.geqrf_size},
+    {"cusolverDnXgeqrf", &solver.geqrf},
+    {"cusolverDnSorgqr_bufferSize", &solver.sorgqr_size},
+    {"cusolverDnDorgqr_bufferSize", &solver.dorgqr_size},
+    {"cusolverDnSorgqr", &solver.sorgqr},
+    {"cusolverDnDorgqr", &solver.dorgqr},
+    {"cusolverDnXsyevd_bufferSize", &solver.syevd_size},
+    {"cusolverDnXsyevd", &solver.syevd},
+    {"cusolverDnXgesvd_bufferSize", &solver.gesvd_size},
+    {"cusolverDnXgesvd", &solver.gesvd},
+    {0},
+};
+
+static nd_library library = {
+    .variable = "ND_CUSOLVER",
+    .stem = "libcusolver",
+    .versions = {12, 11},
+    .folders = {"cusolver", "cu13"},
+    .functions = functions,
+    .lock = ND_LIBRARY_LOCK,
+};
 
 nd_status nd__cusolver_library_status(int status) {
     switch (status) {
@@ -95,8 +80,7 @@ static nd_status make_handle(nd_cuda_device *device) {
 }
 
 const nd_cusolver *nd__cusolver_library(void) {
-    nd__library_settle(&state, open_library);
-    return found ? &solver : NULL;
+    return nd__library_open(&library) ? &solver : NULL;
 }
 
 nd_status nd__cusolver_library_handle(nd_cuda_device *device, const nd_cuda_queue *queue) {

@@ -99,7 +99,8 @@ static void *open_in_environment(const nd_library *library, bool *ret_short) {
                : NULL;
 }
 
-void *nd__library_open(const nd_library *library, bool *ret_short) {
+/// Where the library is looked for, from the first place to the last.
+static void *open_anywhere(const nd_library *library, bool *ret_short) {
     const char *given = secure_getenv(library->variable);
     if (given && *given)
         return open_given(library, given, ret_short);
@@ -111,19 +112,32 @@ void *nd__library_open(const nd_library *library, bool *ret_short) {
     return opened ? opened : open_in(library, "/usr/local/cuda/lib64", ret_short);
 }
 
-void nd__library_settle(nd_library_state *state, bool (*open)(void)) {
-    if (atomic_load_explicit(&state->settled, memory_order_acquire))
-        return;
-    pthread_mutex_lock(&state->lock);
-    if (!atomic_load_explicit(&state->settled, memory_order_relaxed))
-        atomic_store_explicit(&state->settled, open(), memory_order_release);
-    pthread_mutex_unlock(&state->lock);
+bool nd__library_find(void *opened, const nd_library_function *functions) {
+    bool found = true;
+    for (const nd_library_function *f = functions; f->name; f++) {
+        void *function = dlsym(opened, f->name);
+        *(void **)f->ret_function = function;
+        found = found && function;
+    }
+    return found;
 }
 
-bool nd__library_find(void *library, const char *name, void *ret_function) {
-    void *symbol = dlsym(library, name);
-    *(void **)ret_function = symbol;
-    return symbol != NULL;
+void *nd__library_open(nd_library *library) {
+    if (atomic_load_explicit(&library->settled, memory_order_acquire))
+        return library->opened;
+    pthread_mutex_lock(&library->lock);
+    if (!atomic_load_explicit(&library->settled, memory_order_relaxed)) {
+        bool is_short = false;
+        void *opened = open_anywhere(library, &is_short);
+        if (opened && nd__library_find(opened, library->functions))
+            library->opened = opened;
+        else if (opened)
+            dlclose(opened);
+        atomic_store_explicit(&library->settled, opened || !is_short, memory_order_release);
+    }
+    void *opened = library->opened;
+    pthread_mutex_unlock(&library->lock);
+    return opened;
 }
 
 // ------------------------------------------------------------------------------------------------

@@ -12,31 +12,31 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-/// The names of a library's file.
+/// A function of a library, and the pointer that its address is written to.
+typedef struct nd_library_function {
+    const char *name;
+    void *ret_function; ///< to a pointer to a function of any type
+} nd_library_function;
+
+/// A library: the names of its file, what is called of it, and what is known of it.
 typedef struct nd_library {
     const char *variable;   ///< of the environment
     const char *given;      ///< what is replaced in the file name that it gives; NULL: nothing
     const char *stem;       ///< "libcublas"
     int versions[2];        ///< that it is known by, the first preferred; 0: none
     const char *folders[2]; ///< below nvidia/ of a Python environment
+    const nd_library_function *functions; ///< without one of which it is none; ended by {0}
+    pthread_mutex_t lock;                 ///< ND_LIBRARY_LOCK
+    _Atomic(bool) settled; ///< known to be there, or not to be; then `opened` does not change
+    void *opened;          ///< NULL: it is not there
 } nd_library;
+#define ND_LIBRARY_LOCK PTHREAD_MUTEX_INITIALIZER
 
-/// NULL: it is not there, or, with *ret_short set to true, there was no memory or no file descriptor
-/// to open it.
-void *nd__library_open(const nd_library *library, bool *ret_short);
-
-/// Whether it is known that a library is there, or that it is not.
-typedef struct nd_library_state {
-    pthread_mutex_t lock;
-    _Atomic(bool) settled;
-} nd_library_state;
-#define ND_LIBRARY_STATE_INIT \
-    { .lock = PTHREAD_MUTEX_INITIALIZER }
-
-/// Calls `open` until that is known; it returns false where there was no room to find out.
-void nd__library_settle(nd_library_state *state, bool (*open)(void));
-/// A symbol into a function pointer of any type; false when the library has no such symbol.
-bool nd__library_find(void *library, const char *name, void *ret_function);
+/// Opens a library and finds its functions, once. NULL: it is not there, or there was no memory or
+/// no file descriptor to open it, and the next call tries again. For any thread.
+void *nd__library_open(nd_library *library);
+/// Finds functions; false when the library lacks one.
+bool nd__library_find(void *opened, const nd_library_function *functions);
 
 /// Makes the handles of the libraries that are there, which wait and allocate, as far as it can:
 /// what is missing is not made in a capture.
