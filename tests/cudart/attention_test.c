@@ -168,8 +168,6 @@ static int attend_with(void) {
 /// Where it is missing, old, cannot begin or refuses at any step, ndarc's own kernels serve.
 static void test_attention_without_cudnn(void **state) {
     (void)state;
-    char kept[4096], said[4096];
-    snprintf(kept, sizeof kept, "%s", getenv("ND_CUDNN"));
     static const char *const cases[][3] = {
         {"ND_CUDNN", "/nonexistent/libcudnn.so", "attend_without"},
         {"ND_CUDNN", "libm.so.6", "attend_without"},
@@ -182,27 +180,16 @@ static void test_attention_without_cudnn(void **state) {
         {"ND_CUDART_CUDNN", "106", "attend_without"},  // no deterministic engine
         {"ND_CUDART_CUDNN", "0", "attend_with"},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        setenv(cases[i][0], cases[i][1], 1);
-        const int status = run_role(cases[i][2], said, sizeof said);
-        unsetenv(cases[i][0]);
-        setenv("ND_CUDNN", kept, 1);
-        if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
-            fail_msg("%s=%s: status %d: %s", cases[i][0], cases[i][1], status, said);
-    }
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_succeeds_with(cases[i][2], cases[i][0], cases[i][1]);
 }
 
 /// A plan whose working memory is not there gives way; later ones do not.
 static void test_no_working_memory(void **state) {
     (void)state;
-    char said[4096];
-    setenv("ND_CUDART_CUDNN", "104", 1);
     setenv("ND_CUDART_MEMORY", "100000000", 1);
-    const int status = run_role("attend_without", said, sizeof said);
-    unsetenv("ND_CUDART_CUDNN");
+    assert_succeeds_with("attend_without", "ND_CUDART_CUDNN", "104");
     unsetenv("ND_CUDART_MEMORY");
-    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
-        fail_msg("status %d: %s", status, said);
 }
 
 /// Plans are kept to a number; sizes that come later are ndarc's own, and those with a plan stay
@@ -229,10 +216,7 @@ static int use_up_plans(void) {
 
 static void test_plans_are_bounded(void **state) {
     (void)state;
-    char said[4096];
-    const int status = run_role("use_up_plans", said, sizeof said);
-    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
-        fail_msg("status %d: %s", status, said);
+    assert_succeeds("use_up_plans");
 }
 
 /// In a graph: cuDNN's bits, which are those of the eager call; sizes without a plan are ndarc's own.

@@ -3,13 +3,10 @@
 //
 // tests/cudart/planted/ holds bugs that this test must notice.
 #include "tests/cudart/graphs.h"
-#include <math.h>
-#include <nd/autograd.h>
+#include "tests/cudart/results.h"
 #include <nd/fft.h>
 #include <nd/graph.h>
 #include <nd/stream.h>
-
-enum { RESULTS = 3 }; ///< the transform, its gradient, and the gradient of that
 
 typedef nd_tensor *transform_function(const nd_tensor *, int64_t, int, nd_fft_norm);
 
@@ -49,45 +46,14 @@ static nd_tensor *signal_on(nd_device device, nd_dtype dtype, bool of_pairs, lay
 /// The transform of x, the gradient of the sum of its cubes, and that of the sum of that one's squares.
 static void transform(const kind *of, const nd_tensor *x, int64_t n, int axis, nd_fft_norm norm,
                       nd_tensor **ret_results) {
-    nd_backward_options options = ND_BACKWARD_OPTIONS_INIT;
-    options.create_graph = true;
     ret_results[0] = of->f(x, n, axis, norm);
-    nd_auto nd_tensor *square = nd_square(ret_results[0]);
-    nd_auto nd_tensor *cube = nd_mul(square, ret_results[0]);
-    nd_auto nd_tensor *sum = nd_sum(cube, 0, NULL, false);
-    assert_ok(nd_grad(sum, 1, &x, &options, &ret_results[1]));
-    nd_auto nd_tensor *again = nd_square(ret_results[1]);
-    nd_auto nd_tensor *total = nd_sum(again, 0, NULL, false);
-    assert_ok(nd_grad(total, 1, &x, NULL, &ret_results[2]));
+    differentiate_twice(ret_results[0], x, &ret_results[1]);
 }
 
-static void release_results(nd_tensor **results) {
+static void assert_all_alike(const char *what, nd_tensor *const *got, nd_tensor *const *expected) {
     for (int i = 0; i < RESULTS; i++)
-        nd_release(results[i]);
-}
-
-/// The largest difference beside the largest element.
-static double distance(const nd_tensor *there, const nd_tensor *here) {
-    nd_auto nd_tensor *near = nd_to(there, cpu), *a = nd_cast(near, ND_F64);
-    nd_auto nd_tensor *b = nd_cast(here, ND_F64), *apart = nd_sub(a, b);
-    nd_auto nd_tensor *off = nd_abs(apart), *size = nd_abs(b);
-    nd_auto nd_tensor *most = nd_max(off, 0, NULL, false), *scale = nd_max(size, 0, NULL, false);
-    assert_handle(most);
-    return nd_get_item(most) / fmax(nd_get_item(scale), 1e-30);
-}
-
-static void assert_alike(const char *what, nd_tensor *const *got, nd_tensor *const *expected) {
-    for (int i = 0; i < RESULTS; i++) {
-        const nd_dtype dtype = nd_get_dtype(expected[i]);
-        assert_int_equal(nd_get_dtype(got[i]), dtype);
-        assert_int_equal(nd_get_device(got[i]).kind, ND_CUDA);
-        assert_int_equal(nd_get_ndim(got[i]), nd_get_ndim(expected[i]));
-        for (int axis = 0; axis < nd_get_ndim(got[i]); axis++)
-            assert_int_equal(nd_get_shape(got[i])[axis], nd_get_shape(expected[i])[axis]);
-        const double apart = distance(got[i], expected[i]);
-        if (!(apart <= (dtype == ND_F64 ? 1e-12 : 1e-5)))
-            fail_msg("%s, result %d of %s: %g apart", what, i, nd_dtype_get_name(dtype), apart);
-    }
+        assert_alike(what, i, got[i], expected[i],
+                     nd_get_dtype(expected[i]) == ND_F64 ? 1e-12 : 1e-5);
 }
 
 /// On the device and on the CPU; returns how many pieces of work cuFFT did.
@@ -103,7 +69,7 @@ static int check(const kind *of, nd_dtype dtype, layout how, int64_t n, int axis
     char what[128];
     snprintf(what, sizeof what, "%s of layout %d, n %d, axis %d, norm %d", of->name, (int)how,
              (int)n, axis, (int)norm);
-    assert_alike(what, got, expected);
+    assert_all_alike(what, got, expected);
     assert_true(distance(there, here) == 0); // it was read alone
     release_results(got);
     release_results(expected);
@@ -200,22 +166,14 @@ static int transform_without(void) {
 /// Where it is missing, cannot begin or refuses, the host serves.
 static void test_transforms_without_cufft(void **state) {
     (void)state;
-    char kept[4096], said[4096];
-    snprintf(kept, sizeof kept, "%s", getenv("ND_CUFFT"));
     static const char *const cases[][2] = {
         {"ND_CUFFT", "/nonexistent/libcufft.so"},
         {"ND_CUFFT", "libm.so.6"},
         {"ND_CUDART_CUFFT", "1005"},
         {"ND_CUDART_CUFFT", "100"},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        setenv(cases[i][0], cases[i][1], 1);
-        const int status = run_role("transform_without", said, sizeof said);
-        unsetenv(cases[i][0]);
-        setenv("ND_CUFFT", kept, 1);
-        if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
-            fail_msg("%s=%s: status %d: %s", cases[i][0], cases[i][1], status, said);
-    }
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_succeeds_with("transform_without", cases[i][0], cases[i][1]);
 }
 
 static void check_failure(const char *asked, nd_status expected, int64_t n) {
@@ -327,7 +285,7 @@ static void test_lines_of_one_element(void **state) {
         nd_with_capture(cuda(0), &graph) transform(of, there, 1, 1, ND_FFT_NORM_ORTHO, got);
         assert_ok(nd_graph_launch(graph));
         transform(of, here, 1, 1, ND_FFT_NORM_ORTHO, expected);
-        assert_alike(of->name, got, expected);
+        assert_all_alike(of->name, got, expected);
         assert_int_equal(statistics().libraries, before);
         release_results(got);
         release_results(expected);

@@ -3,13 +3,10 @@
 //
 // tests/cudart/planted/ holds bugs that this test must notice.
 #include "tests/cudart/graphs.h"
-#include <math.h>
+#include "tests/cudart/results.h"
 #include <nd/autocast.h>
-#include <nd/autograd.h>
 #include <nd/linalg.h>
 #include <nd/stream.h>
-
-enum { RESULTS = 3 }; ///< a function's, its gradient, and the gradient of that
 
 typedef nd_tensor *matrix_function(const nd_tensor *x);
 
@@ -225,16 +222,6 @@ static void compute(const struct function *of, const nd_tensor *x, nd_tensor **r
     assert_ok(nd_grad(total, 1, &x, NULL, &ret_results[2]));
 }
 
-/// The largest difference beside the largest element.
-static double distance(const nd_tensor *there, const nd_tensor *here) {
-    nd_auto nd_tensor *near = nd_to(there, cpu), *a = nd_cast(near, ND_F64);
-    nd_auto nd_tensor *b = nd_cast(here, ND_F64), *apart = nd_sub(a, b);
-    nd_auto nd_tensor *off = nd_abs(apart), *size = nd_abs(b);
-    nd_auto nd_tensor *most = nd_max(off, 0, NULL, false), *scale = nd_max(size, 0, NULL, false);
-    assert_handle(most);
-    return nd_get_item(most) / fmax(nd_get_item(scale), 1e-30);
-}
-
 /// On the device and on the CPU; returns how many pieces of work the libraries did.
 static int check(const struct function *of, nd_dtype dtype, int ndim, const int64_t *shape,
                  bool in_columns) {
@@ -247,15 +234,7 @@ static int check(const struct function *of, nd_dtype dtype, int ndim, const int6
     compute(of, here, expected);
     assert_true(distance(there, here) == 0); // it was read alone
     for (int i = 0; i < of->orders; i++) {
-        assert_int_equal(nd_get_dtype(got[i]), dtype);
-        assert_int_equal(nd_get_device(got[i]).kind, ND_CUDA);
-        assert_int_equal(nd_get_ndim(got[i]), nd_get_ndim(expected[i]));
-        for (int axis = 0; axis < nd_get_ndim(got[i]); axis++)
-            assert_int_equal(nd_get_shape(got[i])[axis], nd_get_shape(expected[i])[axis]);
-        const double apart = distance(got[i], expected[i]);
-        if (!(apart <= (dtype == ND_F64 ? 1e-9 : 3e-3)))
-            fail_msg("%s of [%d axes, %s], result %d: %g apart", of->name, ndim,
-                     nd_dtype_get_name(dtype), i, apart);
+        assert_alike(of->name, i, got[i], expected[i], dtype == ND_F64 ? 1e-9 : 3e-3);
         nd_release(got[i]);
         nd_release(expected[i]);
     }
@@ -480,24 +459,14 @@ static int compute_without(void) {
 /// Where a library is missing or cannot begin, the host serves.
 static void test_without_libraries(void **state) {
     (void)state;
-    char kept[4096], kept_blas[4096], said[4096];
-    snprintf(kept, sizeof kept, "%s", getenv("ND_CUSOLVER"));
-    snprintf(kept_blas, sizeof kept_blas, "%s", getenv("ND_CUBLAS"));
     static const char *const cases[][2] = {
         {"ND_CUSOLVER", "/nonexistent/libcusolver.so"},
         {"ND_CUSOLVER", "libm.so.6"},
         {"ND_CUDART_CUSOLVER", "1007"},
         {"ND_CUBLAS", "/nonexistent/libcublas.so"},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        setenv(cases[i][0], cases[i][1], 1);
-        const int status = run_role("compute_without", said, sizeof said);
-        unsetenv("ND_CUDART_CUSOLVER");
-        setenv("ND_CUSOLVER", kept, 1);
-        setenv("ND_CUBLAS", kept_blas, 1);
-        if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
-            fail_msg("%s=%s: status %d: %s", cases[i][0], cases[i][1], status, said);
-    }
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_succeeds_with("compute_without", cases[i][0], cases[i][1]);
 }
 
 static int compute_many_without_lapack(void) {
@@ -515,12 +484,7 @@ static int compute_many_without_lapack(void) {
 /// What the host would be quicker with, where it cannot.
 static void test_without_lapack(void **state) {
     (void)state;
-    char said[4096];
-    setenv("ND_LAPACK", "/nonexistent/liblapack.so.3", 1);
-    const int status = run_role("compute_many_without_lapack", said, sizeof said);
-    unsetenv("ND_LAPACK");
-    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
-        fail_msg("status %d: %s", status, said);
+    assert_succeeds_with("compute_many_without_lapack", "ND_LAPACK", "/nonexistent/liblapack.so.3");
 }
 
 /// What is made of products of ndarc's own rounds no operands to TF32.

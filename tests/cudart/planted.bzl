@@ -52,6 +52,7 @@ def planted_backend(name, planted_in, test):
         srcs = [
             "backend.h",
             "graphs.h",
+            "results.h",
             "roles.h",
             "streams.h",
             test + ".c",

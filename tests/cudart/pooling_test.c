@@ -3,10 +3,8 @@
 //
 // tests/cudart/planted/ holds a bug that this test must notice.
 #include "tests/cudart/graphs.h"
-#include <nd/autograd.h>
+#include "tests/cudart/results.h"
 #include <nd/pooling.h>
-
-enum { RESULTS = 3 }; ///< the mean, its gradient, and the gradient of that
 
 /// One way of pooling. Numbers of axes that are not there are not read.
 typedef struct pooling {
@@ -61,16 +59,8 @@ static nd_tensor *mean_of(const pooling *p, const nd_tensor *x) {
 
 /// The mean of x, the gradient of the sum of its cubes, and that of the sum of that one's squares.
 static void pool(const pooling *p, const nd_tensor *x, nd_tensor **ret_results) {
-    nd_backward_options options = ND_BACKWARD_OPTIONS_INIT;
-    options.create_graph = true;
     ret_results[0] = mean_of(p, x);
-    nd_auto nd_tensor *square = nd_square(ret_results[0]);
-    nd_auto nd_tensor *cube = nd_mul(square, ret_results[0]);
-    nd_auto nd_tensor *sum = nd_sum(cube, 0, NULL, false);
-    assert_ok(nd_grad(sum, 1, &x, &options, &ret_results[1]));
-    nd_auto nd_tensor *again = nd_square(ret_results[1]);
-    nd_auto nd_tensor *total = nd_sum(again, 0, NULL, false);
-    assert_ok(nd_grad(total, 1, &x, NULL, &ret_results[2]));
+    differentiate_twice(ret_results[0], x, &ret_results[1]);
 }
 
 /// Random, on a device, its last two axes written in the other order where `turned`.
@@ -92,16 +82,6 @@ static nd_tensor *images(const pooling *p, nd_device device, nd_dtype dtype, boo
     return x;
 }
 
-/// The largest difference beside the largest element.
-static double distance(const nd_tensor *there, const nd_tensor *here) {
-    nd_auto nd_tensor *near = nd_to(there, cpu), *a = nd_cast(near, ND_F64);
-    nd_auto nd_tensor *b = nd_cast(here, ND_F64), *apart = nd_sub(a, b);
-    nd_auto nd_tensor *off = nd_abs(apart), *size = nd_abs(b);
-    nd_auto nd_tensor *most = nd_max(off, 0, NULL, false), *scale = nd_max(size, 0, NULL, false);
-    assert_handle(most);
-    return nd_get_item(most) / nd_get_item(scale);
-}
-
 /// Pools on the device and on the CPU; returns how many pieces of work cuDNN did.
 static int check_pooling(const pooling *p, nd_dtype dtype, bool turned) {
     const double precision = dtype == ND_F64   ? 1e-14
@@ -114,16 +94,12 @@ static int check_pooling(const pooling *p, nd_dtype dtype, bool turned) {
     pool(p, there, got);
     const int queued = (int)(statistics().libraries - before);
     pool(p, here, expected);
-    for (int i = 0; i < RESULTS; i++) {
-        assert_int_equal(nd_get_dtype(got[i]), dtype);
-        assert_int_equal(nd_get_numel(got[i]), nd_get_numel(expected[i]));
-        const double apart = distance(got[i], expected[i]);
-        if (!(apart <= precision))
-            fail_msg("pooling %d, %s, result %d: %g apart", (int)(p - poolings),
-                     nd_dtype_get_name(dtype), i, apart);
-        nd_release(got[i]);
-        nd_release(expected[i]);
-    }
+    char what[32];
+    snprintf(what, sizeof what, "pooling %d", (int)(p - poolings));
+    for (int i = 0; i < RESULTS; i++)
+        assert_alike(what, i, got[i], expected[i], precision);
+    release_results(got);
+    release_results(expected);
     nd_release(there);
     nd_release(here);
     assert_nothing_left_on_devices();
@@ -158,22 +134,14 @@ static int pool_without(void) {
 /// Where it is missing, cannot begin or refuses, ndarc's own kernels serve.
 static void test_means_without_cudnn(void **state) {
     (void)state;
-    char kept[4096], said[4096];
-    snprintf(kept, sizeof kept, "%s", getenv("ND_CUDNN"));
     static const char *const cases[][2] = {
         {"ND_CUDNN", "/nonexistent/libcudnn.so"},
         {"ND_CUDNN", "libm.so.6"},
         {"ND_CUDART_CUDNN", "1001"},
         {"ND_CUDART_CUDNN", "103"},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        setenv(cases[i][0], cases[i][1], 1);
-        const int status = run_role("pool_without", said, sizeof said);
-        unsetenv(cases[i][0]);
-        setenv("ND_CUDNN", kept, 1);
-        if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
-            fail_msg("%s=%s: status %d: %s", cases[i][0], cases[i][1], status, said);
-    }
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_succeeds_with("pool_without", cases[i][0], cases[i][1]);
 }
 
 /// Largest elements are never cuDNN's: of equal ones the first is taken, and its place is kept.
@@ -208,9 +176,9 @@ static void test_means_are_captured(void **state) {
     for (int i = 0; i < RESULTS; i++) {
         nd_auto nd_tensor *near = nd_to(eager[i], cpu);
         assert_true(distance(got[i], near) == 0);
-        nd_release(got[i]);
-        nd_release(eager[i]);
     }
+    release_results(got);
+    release_results(eager);
     nd_release(graph);
     nd_release(x);
     assert_nothing_left_on_devices();

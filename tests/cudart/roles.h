@@ -51,6 +51,31 @@ static inline int run_role(const char *name, char *said, size_t bytes) {
     return status;
 }
 
+/// Asserts that a role succeeds.
+static inline void assert_succeeds(const char *name) {
+    char said[4096];
+    int status = run_role(name, said, sizeof said);
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+        fail_msg("%s ended with status %d:\n%s", name, status, said);
+}
+
+/// Asserts that a role succeeds with a variable of the environment set to `value`, which it was not before
+/// and is not behind.
+static inline void assert_succeeds_with(const char *name, const char *variable, const char *value) {
+    const char *now = getenv(variable);
+    char before[4096] = "", said[4096];
+    if (now)
+        snprintf(before, sizeof before, "%s", now);
+    setenv(variable, value, 1);
+    int status = run_role(name, said, sizeof said);
+    if (now)
+        setenv(variable, before, 1);
+    else
+        unsetenv(variable);
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+        fail_msg("%s with %s=%s ended with status %d:\n%s", name, variable, value, status, said);
+}
+
 /// Asserts that a role is ended by the runtime, which says `why`.
 static inline void assert_ends(const char *name, const char *why) {
     char said[16384];
