@@ -125,7 +125,7 @@ static inline void nd__collection_mark_dying(nd_collection *collection, nd_objec
 }
 
 /// So far ahead of what is looked at memory is fetched.
-enum { ND__FETCH_AHEAD = 32 };
+enum { ND__FETCH_AHEAD = 96 };
 /// Behind a line of the cache the next one.
 enum { ND__FETCH_LINE = 64 };
 

@@ -11,11 +11,12 @@
 #include "lib/manager/destroy.h"
 #include "lib/manager/member.h"
 #include "lib/object/block.h"
+#include "lib/object/block_order.h"
 #include "lib/object/cut.h"
 #include "lib/object/object.h"
 
-/// So many at a time: what the nearest cache holds. Others wait for their manager's lock meanwhile.
-enum { FREE_BATCH = 128 };
+/// So many at a time. Others wait for their manager's lock meanwhile.
+enum { FREE_BATCH = ND__BLOCK_ORDER_MOST };
 
 /// Whether all of some garbage is dead and, as most is, nothing but a block of its own.
 static inline bool are_dead_blocks(nd_object *const *objects, size_t count) {

@@ -14,6 +14,7 @@
 #include "lib/manager/member.h"
 #include "lib/manager/shard.h"
 #include "lib/object/block.h"
+#include "lib/object/block_order.h"
 #include "lib/object/callback.h"
 #include "lib/object/checked.h"
 #include "lib/object/dead.h"
@@ -49,8 +50,9 @@ void nd__destroy_payload(nd_object *object) {
     destroy(object, nd__object_flags(object));
 }
 
-/// The last steps of destroy_object, for one that is in no manager.
-static void free_unlinked(nd_object *object) {
+/// The last steps of an object that is in no manager, but for its block. False: that is another
+/// object's already, or still is of use.
+static bool end_unlinked(nd_object *object) {
     uint32_t flags = nd__object_flags(object);
     const nd_type *type = object->type;
     bool recycled = (type->flags & ND__TYPE_MANAGER) != 0;
@@ -65,27 +67,26 @@ static void free_unlinked(nd_object *object) {
     }
     // The destroy of a manager has recycled its memory: it may be another one already.
     if (recycled)
-        return;
-    if (__builtin_expect(flags & ND__LENT, 0))
+        return false;
+    if (__builtin_expect(flags & ND__LENT, 0)) {
         nd__adopt_end(object);
-    else
+        return false;
+    }
+    return true;
+}
+
+static void free_unlinked(nd_object *object) {
+    if (end_unlinked(object))
         nd__block_free(object);
 }
 
-/// Whether the block is all that is left of an object, and is its own. (Managers have a `destroy`.)
-static inline bool is_a_block(const nd_object *object) {
-    return !object->type->destroy && !(nd__object_flags(object) & ND__LENT);
-}
-
 void nd__destroy_garbage(nd_object *const *objects, size_t count) {
-    for (size_t i = 0; i < count;) {
-        size_t begin = i;
-        while (i < count && is_a_block(objects[i]))
-            i++;
-        nd__block_free_all(objects + begin, i - begin);
-        if (i < count)
-            free_unlinked(objects[i++]);
-    }
+    nd_object *ended[ND__BLOCK_ORDER_MOST];
+    size_t blocks = 0;
+    for (size_t i = 0; i < count; i++)
+        if (end_unlinked(objects[i]))
+            ended[blocks++] = objects[i];
+    nd__block_free_all(ended, blocks);
 }
 
 /// Last steps of an object nobody can reach any more, edges already cleared: out of its manager,

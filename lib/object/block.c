@@ -5,6 +5,7 @@
 #include "lib/object/block.h"
 #include "lib/base/alloc.h"
 #include "lib/base/atomics.h"
+#include "lib/object/block_order.h"
 #include "lib/object/checked.h"
 #include "lib/object/depot.h"
 #include "lib/object/name.h"
@@ -151,7 +152,8 @@ void nd__block_free_slowly(nd_object *object) {
         nd__depot_give(class, surplus, nd__depot_batch(class));
 }
 
-void nd__block_free_all(nd_object *const *objects, size_t count) {
+/// What is in order as far as it can be brought into one.
+static void free_ordered(nd_object *const *objects, size_t count) {
     for (size_t i = 0; i < count;) {
         uint32_t class = nd__object_flags(objects[i]) >> ND__CLASS_SHIFT;
         nd__block_cache *cache = class < ND__BLOCK_CACHED_CLASSES ? &nd__block_caches[class] : NULL;
@@ -167,6 +169,16 @@ void nd__block_free_all(nd_object *const *objects, size_t count) {
         }
         cache->free = first;
         cache->room -= (uint32_t)(i - begin);
+    }
+}
+
+void nd__block_free_all(nd_object *const *objects, size_t count) {
+    while (count > 0) {
+        nd_object *ordered[ND__BLOCK_ORDER_MOST];
+        size_t some = count < ND__BLOCK_ORDER_MOST ? count : ND__BLOCK_ORDER_MOST;
+        free_ordered(nd__block_order_by_address(objects, some, ordered) ? ordered : objects, some);
+        objects += some;
+        count -= some;
     }
 }
 
