@@ -64,7 +64,7 @@ void nd__collection_free(nd_collection *collection) {
 typedef struct set_visitor {
     nd_visitor visitor;
     nd_collection *collection;
-    size_t added; ///< extending: objects appended
+    size_t most; ///< extending: candidates that there may be in the end
 } set_visitor;
 
 // ------------------------------------------------------------------------------------------ pass 1
@@ -496,20 +496,22 @@ static void visit_extend(nd_visitor *visitor, nd_object *target, const char *lab
     (void)label;
     set_visitor *extender = (set_visitor *)visitor;
     nd_collection *collection = extender->collection;
-    if (collection->count == collection->capacity || !may_join(target) ||
+    if (collection->count == extender->most || !may_join(target) ||
         nd__collection_has(collection, target))
         return;
     nd__collection_add(collection, target);
     collection->live[target->gc_index] = 1;
-    extender->added++;
 }
 
 size_t nd__collection_extend(nd_collection *collection) {
-    set_visitor extender = {.visitor = {visit_extend}, .collection = collection};
-    for (size_t i = 0; i < collection->count && collection->count < collection->capacity; i++)
+    const size_t own = collection->count;
+    set_visitor extender = {.visitor = {visit_extend},
+                            .collection = collection,
+                            .most = nd__collection_most_extended(collection)};
+    for (size_t i = 0; i < collection->count && collection->count < extender.most; i++)
         if (collection->live[i])
             nd__collection_traverse(collection->objects[i], &extender.visitor);
-    return extender.added;
+    return collection->count - own;
 }
 
 // ------------------------------------------------------------------------------------------ pass 2

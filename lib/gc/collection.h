@@ -101,6 +101,12 @@ static inline bool nd__collection_in_time(const nd_collection *collection) {
            nd__clock_now_ns() - collection->began_ns < nd__collection_limit_ns;
 }
 
+/// How many candidates phase 2 may extend the set to.
+static inline size_t nd__collection_most_extended(const nd_collection *collection) {
+    const size_t room = collection->capacity - collection->count;
+    return collection->count + (room < ND__PHASE2_BUDGET ? room : ND__PHASE2_BUDGET);
+}
+
 /// Memory for `capacity` candidates, in one block; false when there is none. Grows an empty or
 /// freed collection.
 bool nd__collection_reserve(nd_collection *collection, size_t capacity);
@@ -196,8 +202,8 @@ size_t nd__collection_discover(nd_collection *collection, nd_manager *const *man
 void nd__collection_unsettle(nd_collection *collection);
 /// Pass 1 over the set as it is, nothing of which is settled.
 size_t nd__collection_examine(nd_collection *collection);
-/// Appends what live candidates reach outside the set, breadth first, while there is capacity.
-/// Returns how many.
+/// Appends what live candidates reach outside the set, breadth first, ND__PHASE2_BUDGET objects and
+/// no more than there is capacity for. Returns how many.
 size_t nd__collection_extend(nd_collection *collection);
 /// Pass 2: garbage whose word has changed, and all it reaches, is live after all. Returns the
 /// number of garbage left.

@@ -74,6 +74,7 @@ typedef struct steps {
     bool full;   ///< the snapshot has no room for the next one's
     bool leads_out;
     size_t extended; ///< candidates whose edges were followed out of the set
+    size_t most;     ///< candidates that there may be in the end
     bool condemned;
     uint64_t reading_ns,
         edges_read_of; ///< what that took with the gate closed, for how many objects
@@ -259,8 +260,9 @@ static bool any_garbage(const nd_collection *collection) {
 /// Holds what is outside the set. The edge that leads there stands still, so it is alive.
 static void visit_extend(nd_visitor *visitor, nd_object *target, const char *label) {
     (void)label;
-    nd_collection *collection = ((struct steps *)visitor)->collection;
-    if (collection->count < collection->capacity && !nd__collection_has(collection, target) &&
+    const struct steps *follower = (const struct steps *)visitor;
+    nd_collection *collection = follower->collection;
+    if (collection->count < follower->most && !nd__collection_has(collection, target) &&
         (nd__object_flags_to_join(target) & (ND__TRACKED | ND__DYING)) == ND__TRACKED &&
         nd__object_try_retain(target))
         nd__collection_add(collection, target);
@@ -270,10 +272,11 @@ static void visit_extend(nd_visitor *visitor, nd_object *target, const char *lab
 static void extend_some(void *data) {
     steps *steps = data;
     nd_collection *collection = steps->collection;
-    struct steps follower = {.visitor = {visit_extend}, .collection = collection};
+    struct steps follower = {
+        .visitor = {visit_extend}, .collection = collection, .most = steps->most};
     uint64_t closed_at = nd__look_step_began(), now = closed_at;
     size_t looked = 0; // one that is passed over costs less than one that is followed
-    while (steps->extended < collection->count && collection->count < collection->capacity) {
+    while (steps->extended < collection->count && collection->count < steps->most) {
         size_t i = steps->extended++;
         bool leads = i >= steps->read || (collection->live[i] && (steps->ends[i] & OUTSIDE));
         if (leads)
@@ -285,13 +288,14 @@ static void extend_some(void *data) {
                 return;
         }
     }
-    if (collection->count == collection->capacity)
+    if (collection->count == steps->most)
         steps->extended = collection->count;
 }
 
 /// Whether anything has joined.
 static bool extend(steps *steps) {
     size_t count = steps->collection->count;
+    steps->most = nd__collection_most_extended(steps->collection);
     // Without the gate: past those that cannot lead anywhere.
     for (steps->extended = 0; steps->extended < count; steps->extended++)
         if (steps->collection->live[steps->extended] && (steps->ends[steps->extended] & OUTSIDE))

@@ -442,6 +442,30 @@ static void test_boundary_collects_its_own_survivors_only(void **state) {
     nd_release(other);
 }
 
+/// Phase 2 is as large beside a model of any size (docs/collector.md).
+static void test_survivors_lead_to_1024_objects_elsewhere_at_most(void **state) {
+    (void)state;
+    enum { MODEL = 5000, MOST_SURVIVORS = 200, REACHED = 1024 };
+    nd_test_collects_by_policy();
+    nd_gc_set_mode(ND_GC_ON);
+    cell_begin(MODEL + MOST_SURVIVORS);
+    nd_object *model = held_ring(MODEL);
+    for (uint32_t count = 1; count <= MOST_SURVIVORS; count = count * 4 + 3) {
+        nd_manager *step = nd_manager_new(NULL, "step");
+        nd_object *survivors[MOST_SURVIVORS];
+        for (uint32_t i = 0; i < count; i++) {
+            nd_with_manager(step) survivors[i] = cell_new(MODEL + i, 1);
+            cell_link(survivors[i], 0, model);
+        }
+        assert_int_equal(collect(step).examined_objects, count + REACHED);
+        for (uint32_t i = 0; i < count; i++)
+            nd_release(survivors[i]);
+        nd_release(step);
+    }
+    nd_release(model);
+    assert_int_equal(collect(NULL).collected_objects, MODEL);
+}
+
 static void test_modes_are_inherited_and_set_per_manager(void **state) {
     (void)state;
     nd_test_collects_by_policy();
@@ -557,6 +581,7 @@ int main(void) {
         ND_TEST(test_G11_cycle_through_a_resource),
         ND_TEST(test_G13_cycle_across_a_closing_and_an_open_manager),
         ND_TEST(test_boundary_collects_its_own_survivors_only),
+        ND_TEST(test_survivors_lead_to_1024_objects_elsewhere_at_most),
         ND_TEST(test_modes_are_inherited_and_set_per_manager),
         ND_TEST(test_warn_mode_reports_the_path_and_frees_nothing),
         ND_TEST(test_byte_threshold_collects_without_a_boundary),
