@@ -130,37 +130,73 @@ static void link_unlink(worker *me, uint64_t count) {
 
 // --------------------------------------------------------------------------------------- measuring
 
-typedef struct batch {
+/// Threads that do one kind of work side by side, batch after batch: what is measured are programs whose
+/// threads stay, not what a new one sets up.
+typedef struct crew {
     work function;
-    uint64_t count;
+    unsigned threads; ///< that have started
+    pthread_mutex_t lock;
+    pthread_cond_t begins, ends;
+    uint64_t batch; ///< its number
+    uint64_t count; ///< operations of a thread in it; 0: they go home
+    unsigned working;
     _Atomic unsigned ready;
-    _Atomic bool go;
-} batch;
+} crew;
 
-typedef struct turn {
-    batch *batch;
+typedef struct member {
+    pthread_t thread;
+    crew *crew;
     worker *worker;
-    double begin, end;
-    bool preempted; ///< somebody else wanted its core meanwhile
-} turn;
+    double begin, end; ///< of the last batch
+    bool preempted;    ///< somebody else wanted its core meanwhile
+} member;
 
 static long preemptions(void) {
     struct rusage usage;
     return getrusage(RUSAGE_THREAD, &usage) == 0 ? usage.ru_nivcsw : 0;
 }
 
-static void *take_turn(void *data) {
-    turn *me = data;
-    me->batch->function(me->worker, me->batch->count / 4 + 1); // what a new thread sets up
-    atomic_fetch_add(&me->batch->ready, 1);
-    while (!atomic_load_explicit(&me->batch->go, memory_order_acquire))
-        sched_yield();
+static void take_turn(member *me, uint64_t count) {
+    crew *crew = me->crew;
     long before = preemptions();
+    atomic_fetch_add(&crew->ready, 1);
+    while (atomic_load_explicit(&crew->ready, memory_order_acquire) < crew->threads)
+        sched_yield();
     me->begin = bench_seconds();
-    me->batch->function(me->worker, me->batch->count);
+    crew->function(me->worker, count);
     me->end = bench_seconds();
     me->preempted = preemptions() != before;
-    return NULL;
+}
+
+static void *stay(void *data) {
+    member *me = data;
+    crew *crew = me->crew;
+    uint64_t done = 0;
+    for (;;) {
+        pthread_mutex_lock(&crew->lock);
+        while (crew->batch == done)
+            pthread_cond_wait(&crew->begins, &crew->lock);
+        done = crew->batch;
+        uint64_t count = crew->count;
+        pthread_mutex_unlock(&crew->lock);
+        if (count == 0)
+            return NULL;
+        take_turn(me, count);
+        pthread_mutex_lock(&crew->lock);
+        if (--crew->working == 0)
+            pthread_cond_signal(&crew->ends);
+        pthread_mutex_unlock(&crew->lock);
+    }
+}
+
+static void begin_batch(crew *crew, uint64_t count) {
+    pthread_mutex_lock(&crew->lock);
+    crew->batch++;
+    crew->count = count;
+    crew->working = crew->threads;
+    atomic_store(&crew->ready, 0);
+    pthread_cond_broadcast(&crew->begins);
+    pthread_mutex_unlock(&crew->lock);
 }
 
 static unsigned cores(void) {
@@ -168,57 +204,62 @@ static unsigned cores(void) {
     return online < 1 ? 1 : (unsigned)online;
 }
 
-/// Seconds from the first worker's begin to the last one's end; *ret_disturbed: not side by side.
-/// NaN when a thread could not start.
-static double run_batch(work function, worker *workers, unsigned threads, uint64_t count,
-                        bool *ret_disturbed) {
-    batch batch = {.function = function, .count = count};
-    turn turns[MOST_THREADS];
-    pthread_t handles[MOST_THREADS];
-    unsigned started = 0;
-    for (; started < threads; started++) {
-        turns[started] = (turn){.batch = &batch, .worker = &workers[started]};
-        if (pthread_create(&handles[started], NULL, take_turn, &turns[started]) != 0)
-            break;
-    }
-    while (atomic_load(&batch.ready) < started)
-        sched_yield();
-    atomic_store_explicit(&batch.go, true, memory_order_release);
+/// Seconds from the first thread's begin to the last one's end; *ret_disturbed: not side by side.
+static double run_batch(crew *crew, const member *members, uint64_t count, bool *ret_disturbed) {
+    begin_batch(crew, count);
+    pthread_mutex_lock(&crew->lock);
+    while (crew->working > 0)
+        pthread_cond_wait(&crew->ends, &crew->lock);
+    pthread_mutex_unlock(&crew->lock);
     double begin = INFINITY, last_begin = 0, end = 0;
     *ret_disturbed = false;
-    for (unsigned i = 0; i < started; i++) {
-        pthread_join(handles[i], NULL);
-        begin = fmin(begin, turns[i].begin);
-        last_begin = fmax(last_begin, turns[i].begin);
-        end = fmax(end, turns[i].end);
-        *ret_disturbed |= turns[i].preempted;
+    for (unsigned i = 0; i < crew->threads; i++) {
+        begin = fmin(begin, members[i].begin);
+        last_begin = fmax(last_begin, members[i].begin);
+        end = fmax(end, members[i].end);
+        *ret_disturbed |= members[i].preempted;
     }
     *ret_disturbed |= last_begin - begin > 0.1 * (end - begin);
-    return started == threads ? end - begin : (double)NAN;
+    return end - begin;
 }
 
-/// Median core-nanoseconds of one operation.
-static double measure(work function, worker *workers, unsigned threads) {
-    bool crowded = threads > cores();
+static double measure_crew(crew *crew, const member *members) {
+    bool crowded = crew->threads > cores();
     double shortest = crowded ? long_batch_seconds : short_batch_seconds;
     size_t repeats = crowded ? LONG_REPEATS : SHORT_REPEATS;
     uint64_t count = 64;
     bool disturbed;
-    for (double seconds;
-         !((seconds = run_batch(function, workers, threads, count, &disturbed)) >= shortest);) {
-        if (isnan(seconds))
-            return NAN;
+    while (run_batch(crew, members, count, &disturbed) < shortest)
         count *= 2;
-    }
     double figures[SHORT_REPEATS];
-    double share = (double)(crowded ? cores() : threads) / threads;
+    double share = (double)(crowded ? cores() : crew->threads) / crew->threads;
     size_t done = 0;
     for (int tries = 0; done < repeats && tries < MOST_TRIES; tries++) {
-        double seconds = run_batch(function, workers, threads, count, &disturbed);
+        double seconds = run_batch(crew, members, count, &disturbed);
         if (crowded || !disturbed)
             figures[done++] = seconds * 1e9 * share / (double)count;
     }
     return bench_median(figures, done);
+}
+
+/// Median core-nanoseconds of one operation; NaN when a thread could not start.
+static double measure(work function, worker *workers, unsigned threads) {
+    crew crew = {.function = function,
+                 .lock = PTHREAD_MUTEX_INITIALIZER,
+                 .begins = PTHREAD_COND_INITIALIZER,
+                 .ends = PTHREAD_COND_INITIALIZER};
+    member members[MOST_THREADS];
+    for (; crew.threads < threads; crew.threads++) {
+        member *next = &members[crew.threads];
+        *next = (member){.crew = &crew, .worker = &workers[crew.threads]};
+        if (pthread_create(&next->thread, NULL, stay, next) != 0)
+            break;
+    }
+    double ns = crew.threads == threads ? measure_crew(&crew, members) : (double)NAN;
+    begin_batch(&crew, 0);
+    for (unsigned i = 0; i < crew.threads; i++)
+        pthread_join(members[i].thread, NULL);
+    return ns;
 }
 
 // --------------------------------------------------------------------------------------- the table
