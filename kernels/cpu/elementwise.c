@@ -86,6 +86,9 @@ static void run_row(const walk *w, int64_t n, char *const *data, const int64_t *
         // Blocks end where lines do, so that only the ends of a row are written in parts.
         int64_t offset = (int64_t)((uintptr_t)out & 63) / bytes[0];
         int64_t run = most - offset < n ? most - offset : n;
+        for (int i = 1; i < call->noperands; i++)
+            if (strides[i] == 1)
+                nd__stream_fetch(at[i], run * bytes[i]);
         run_loop(w, run, at, strides);
         w->stream(out, buffer, run * bytes[0]);
         out += run * bytes[0];

@@ -12,7 +12,7 @@
 /// Rows gathered together.
 #define GROUP 16
 /// Rows that are made side by side: as many as fit into this, from LEAST_COLUMNS to ND__COLUMNS.
-#define COLUMNS_BYTES ((int64_t)256 << 10)
+#define COLUMNS_BYTES ((int64_t)1024 << 10)
 #define LEAST_COLUMNS 16
 /// Rows from which on that is done.
 #define MANY_COLUMNS 8
