@@ -83,7 +83,8 @@ ND_API nd_status nd_grad(const nd_tensor *output, size_t count, const nd_tensor 
 /// replacement of the same shape, or NULL to keep it. Runs outside all locks, with an error of its
 /// own (<nd/error.h>), which begins empty. NULL beside an error is what something that failed in the
 /// hook left: the pass fails with that error. A hook that fails at something and keeps the gradient
-/// all the same calls nd_error_clear(). `context` (may be NULL) is an edge of x: a hook that
+/// all the same calls nd_error_clear(). What it computes is recorded where the pass is (create_graph),
+/// and inside nd_enable_grad. `context` (may be NULL) is an edge of x: a hook that
 /// captures x makes a cycle, which the collector finds.
 typedef nd_tensor *(*nd_hook)(const nd_tensor *grad, const nd_object *context);
 /// Adds a hook to x, called after those that are there already, in the same short time however many
