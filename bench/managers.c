@@ -158,10 +158,10 @@ static long preemptions(void) {
 
 static void take_turn(member *me, uint64_t count) {
     crew *crew = me->crew;
-    long before = preemptions();
     atomic_fetch_add(&crew->ready, 1);
     while (atomic_load_explicit(&crew->ready, memory_order_acquire) < crew->threads)
         sched_yield();
+    long before = preemptions();
     me->begin = bench_seconds();
     crew->function(me->worker, count);
     me->end = bench_seconds();

@@ -66,6 +66,12 @@ static void run_loop(const walk *w, int64_t n, char *const *data, const int64_t 
         w->loop(n, data, strides, &w->call->attrs);
 }
 
+/// Whether an operand's next row begins where one ends.
+static inline bool goes_on(const nd_kernel_call *call, int operand) {
+    const int last = call->ndim - 1;
+    return last < 1 || call->operand[operand].strides[last - 1] == call->shape[last];
+}
+
 static void run_row(const walk *w, int64_t n, char *const *data, const int64_t *strides) {
     if (!w->stream) {
         run_loop(w, n, data, strides);
@@ -88,7 +94,8 @@ static void run_row(const walk *w, int64_t n, char *const *data, const int64_t *
         int64_t run = most - offset < n ? most - offset : n;
         for (int i = 1; i < call->noperands; i++)
             if (strides[i] == 1)
-                nd__stream_fetch(at[i], run * bytes[i]);
+                nd__stream_fetch(at[i], run * bytes[i],
+                                 goes_on(call, i) ? INT64_MAX : n * bytes[i]);
         run_loop(w, run, at, strides);
         w->stream(out, buffer, run * bytes[0]);
         out += run * bytes[0];

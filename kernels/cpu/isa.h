@@ -293,12 +293,14 @@ static inline void nd__stream_end(void) {
 #endif
 }
 
-/// Has memory fetched that comes soon behind `bytes` bytes of an operand whose results are written so.
+/// Has memory fetched that comes soon behind `bytes` bytes of an operand whose results are written so, of
+/// `left` bytes that are there from `from` on.
 /// The processor's own fetching ends with each page, and what is over in less than a microsecond is over
 /// before it has begun anew: relu of 64 MiB took 6.8 ms without, 2.8 with it (a Zen 5, one thread).
 enum { ND__STREAM_AHEAD = 2048 };
-static inline void nd__stream_fetch(const void *from, int64_t bytes) {
-    for (int64_t at = 0; at < bytes; at += 64)
+static inline void nd__stream_fetch(const void *from, int64_t bytes, int64_t left) {
+    const int64_t end = bytes < left - ND__STREAM_AHEAD ? bytes : left - ND__STREAM_AHEAD;
+    for (int64_t at = 0; at < end; at += 64)
         __builtin_prefetch((const char *)from + ND__STREAM_AHEAD + at);
 }
 

@@ -56,7 +56,7 @@ static void grad_range(void *context, int64_t begin, int64_t end) {
                 out[k] =
                     work->stream ? buffer[k] : (char *)call->operand[k].data + first * work->bytes;
         for (int k = call->attrs.i[2] ? 3 : 2; work->stream && k < 5; k++)
-            nd__stream_fetch(at(work, k, first), count * work->bytes);
+            nd__stream_fetch(at(work, k, first), count * work->bytes, (end - first) * work->bytes);
         work->loop->grad(at(work, 2, call->attrs.i[2] ? 0 : first), at(work, 3, first),
                          at(work, 4, first), out, count, &call->attrs);
         for (int k = 0; k < 2; k++)

@@ -83,9 +83,16 @@ static void free_unlinked(nd_object *object) {
 void nd__destroy_garbage(nd_object *const *objects, size_t count) {
     nd_object *ended[ND__BLOCK_ORDER_MOST];
     size_t blocks = 0;
-    for (size_t i = 0; i < count; i++)
-        if (end_unlinked(objects[i]))
+    for (size_t i = 0; i < count; i++) {
+        if (!end_unlinked(objects[i]))
+            continue;
+        // Who watches memory is to see what the next destructors do with it, and a large block is to go
+        // before they make others.
+        if (nd__checked_is_on() || nd__block_size(objects[i]) > ND__BLOCK_FINE)
+            nd__block_free(objects[i]);
+        else
             ended[blocks++] = objects[i];
+    }
     nd__block_free_all(ended, blocks);
 }
 

@@ -18,7 +18,8 @@ bool nd__destroy_begin(nd_thread *thread);
 void nd__destroy_end(nd_thread *thread, bool outermost);
 
 /// Last steps of garbage that is in no manager any more, edges already cleared: out of the side
-/// tables, `destroy`, and then the memory of all. At most ND__BLOCK_ORDER_MOST. Runs user code.
+/// tables, `destroy`, and then the memory of all that are small. At most ND__BLOCK_ORDER_MOST. Runs
+/// user code.
 void nd__destroy_garbage(nd_object *const *objects, size_t count);
 
 /// Destroys a list (linked by `next`) of objects with count zero that are in no manager; inside a

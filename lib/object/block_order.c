@@ -2,8 +2,9 @@
 #include "lib/object/block_order.h"
 #include "lib/object/slab.h"
 
+/// MOST_RUNS: what ND__BLOCK_ORDER_MOST neighbours of the largest fine class lie in, and a few more.
 enum {
-    MOST_RUNS = 4,
+    MOST_RUNS = 12,
     WORD_BITS = 64,
     WORDS = ND__SLAB_RUN_BYTES / ND__BLOCK_UNIT / WORD_BITS,
 };
@@ -25,7 +26,7 @@ static ordered_run *run_at(ordered_run *runs, size_t *count, uintptr_t begin) {
     return &runs[(*count)++];
 }
 
-/// False: too many runs, or what is no block of one.
+/// False: too many runs, or what is no block.
 static bool note_places(nd_object *const *objects, size_t count, ordered_run *runs,
                         size_t *ret_runs) {
     ordered_run *run = NULL;

@@ -12,8 +12,8 @@
 /// So many at a time: what the nearest cache holds.
 enum { ND__BLOCK_ORDER_MOST = 128 };
 
-/// Writes the objects by rising addresses, or by falling ones where the last of them lies before the
-/// first: so that pieces which were found one behind the other go on in one direction. False, and
-/// nothing was written: they are in such an order, lie in many places, or are not blocks of slabs.
+/// Writes the objects, which are blocks, by rising addresses, or by falling ones where the last of them
+/// lies before the first: so that pieces which were found one behind the other go on in one direction.
+/// False, and nothing was written: they are in such an order already, or lie in too many places.
 bool nd__block_order_by_address(nd_object *const *objects, size_t count, nd_object **ret_ordered);
 #endif

@@ -105,6 +105,42 @@ static void release_member_of_garbage(void) {
     nd_release(list);
 }
 
+/// One of two objects that hold each other.
+typedef struct partner {
+    nd_object *other;
+    nd_object *again; ///< what `destroy` releases, though it is not its own
+} partner;
+
+static void partner_traverse(const nd_object *self, nd_visitor *visitor) {
+    nd_visit(visitor, ((const partner *)nd_object_get_data(self))->other, "other");
+}
+
+static void partner_clear(nd_object *self) {
+    nd_edge_clear(&((partner *)nd_object_get_data(self))->other);
+}
+
+static void partner_destroy(nd_object *self) {
+    nd_object_release(((partner *)nd_object_get_data(self))->again);
+}
+
+/// By the destructor of garbage, of garbage that was destroyed before it.
+static void release_partner_in_garbage(void) {
+    static const nd_type type = {.size = sizeof type,
+                                 .version = 1,
+                                 .name = "partner",
+                                 .traverse = partner_traverse,
+                                 .clear = partner_clear,
+                                 .destroy = partner_destroy};
+    nd_object *pair[2] = {nd_object_new(&type, sizeof(partner)), NULL};
+    pair[1] = nd_object_new(&type, sizeof(partner));
+    for (int i = 0; i < 2; i++)
+        nd_edge_set(&((partner *)nd_object_get_data(pair[i]))->other, pair[1 - i]);
+    ((partner *)nd_object_get_data(pair[1]))->again = pair[0];
+    for (int i = 0; i < 2; i++)
+        nd_release(pair[i]);
+    nd_gc_collect(NULL, NULL);
+}
+
 static void release_after_many_others(void) {
     nd_tensor *x = dead_tensor();
     make_and_release_others(20000);
@@ -159,6 +195,7 @@ static const crime crimes[] = {
     {release_list_twice, {"release of a dead list", "dead.c:"}},
     {release_large_twice, {"release of a dead barn", "dead.c:"}},
     {release_member_of_garbage, {"release of a dead list(ring)", "dead.c:"}},
+    {release_partner_in_garbage, {"release of a dead partner", "dead.c:"}},
     {release_manager_twice, {"release of a dead manager(epoch)", "dead.c:"}},
     {release_what_is_named_like_a_line,
      {"release of a dead gadget(a\\x0andarc: \\x1b[31mb)", "dead.c:"}},

@@ -8,6 +8,12 @@
 
 #include <stdlib.h>
 
+#ifndef ND_COLLECT_EVERYWHERE
+#define ND_COLLECT_EVERYWHERE 0
+#endif
+
+enum { RUNS = 16, MOST_RUNS = 12 }; ///< that blocks are drawn from; that are brought into order
+
 static uint64_t drawn = 1;
 
 static uint64_t draw(uint64_t below) {
@@ -48,7 +54,7 @@ static size_t draw_blocks(char *memory, size_t runs, size_t bytes, nd_object **r
 }
 
 static size_t runs_among(char *memory, nd_object *const *objects, size_t count) {
-    bool found[8] = {false};
+    bool found[RUNS] = {false};
     size_t runs = 0;
     for (size_t i = 0; i < count; i++) {
         const size_t run = (size_t)((char *)objects[i] - memory) / ND__SLAB_RUN_BYTES;
@@ -61,7 +67,6 @@ static size_t runs_among(char *memory, nd_object *const *objects, size_t count) 
 /// The blocks are never read.
 static void test_order_is_that_of_addresses(void **state) {
     (void)state;
-    enum { RUNS = 8 };
     char *memory = aligned_alloc(ND__SLAB_RUN_BYTES, RUNS * ND__SLAB_RUN_BYTES);
     assert_non_null(memory);
     int ordered_ones = 0, refused = 0;
@@ -71,9 +76,9 @@ static void test_order_is_that_of_addresses(void **state) {
         const size_t count = draw_blocks(memory, 1 + draw(RUNS), bytes, objects);
         const bool told = nd__block_order_by_address(objects, count, ordered);
         const size_t runs = runs_among(memory, objects, count);
-        assert_int_equal(told, !is_monotone(objects, count) && runs <= 4);
+        assert_int_equal(told, !is_monotone(objects, count) && runs <= MOST_RUNS);
         ordered_ones += told;
-        refused += runs > 4;
+        refused += runs > MOST_RUNS;
         if (!told) {
             assert_null(ordered[0]);
             continue;
@@ -85,12 +90,12 @@ static void test_order_is_that_of_addresses(void **state) {
         for (size_t i = 0; i < count; i++)
             assert_ptr_equal(ordered[i], expected[falls ? count - 1 - i : i]);
     }
-    assert_true(ordered_ones > 10000 / ND_TEST_SCALE && refused > 10000 / ND_TEST_SCALE);
+    assert_true(ordered_ones > 10000 / ND_TEST_SCALE && refused > 1000 / ND_TEST_SCALE);
     free(memory);
 }
 
-/// What a tool allocates one by one may lie anywhere.
-static void test_what_is_no_block_of_a_slab_stays(void **state) {
+/// Which begin where no block does.
+static void test_other_addresses_stay(void **state) {
     (void)state;
     char *memory = aligned_alloc(ND__SLAB_RUN_BYTES, ND__SLAB_RUN_BYTES);
     assert_non_null(memory);
@@ -122,8 +127,8 @@ static void test_memory_stays_in_order(void **state) {
     enum { COUNT = 60000, ROUNDS = 100 };
     static const size_t sizes[] = {2, 100, COUNT};
     static nd_object *cells[COUNT];
-    if (nd__checked_is_on() || ND_TEST_SCALE != 1)
-        return; // the tool that watches has the memory
+    if (ND_COLLECT_EVERYWHERE || nd__checked_is_on() || ND_TEST_SCALE != 1)
+        skip(); // what is collected one by one has no order; or the tool that watches has the memory
     cell_begin(1);
     double last = 0;
     for (int round = 0; round < ROUNDS; round++)
@@ -156,7 +161,7 @@ static void test_memory_stays_in_order(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_order_is_that_of_addresses),
-        ND_TEST(test_what_is_no_block_of_a_slab_stays),
+        ND_TEST(test_other_addresses_stay),
         ND_TEST(test_memory_stays_in_order),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
