@@ -80,18 +80,25 @@ static void free_unlinked(nd_object *object) {
         nd__block_free(object);
 }
 
+/// Whether the block is all that is left of an object, and is its own. (Managers have a `destroy`.)
+static inline bool is_a_block(const nd_object *object) {
+    return !object->type->destroy && !(nd__object_flags(object) & ND__LENT);
+}
+
 void nd__destroy_garbage(nd_object *const *objects, size_t count) {
     nd_object *ended[ND__BLOCK_ORDER_MOST];
     size_t blocks = 0;
+    // Who watches memory is to see what the next destructors do with it, and a large block is to go
+    // before they make others.
+    const uint32_t waits = nd__checked_is_on() ? 0 : nd__block_class(ND__BLOCK_FINE) + 1;
     for (size_t i = 0; i < count; i++) {
-        if (!end_unlinked(objects[i]))
+        nd_object *object = objects[i];
+        if (!is_a_block(object) && !end_unlinked(object))
             continue;
-        // Who watches memory is to see what the next destructors do with it, and a large block is to go
-        // before they make others.
-        if (nd__checked_is_on() || nd__block_size(objects[i]) > ND__BLOCK_FINE)
-            nd__block_free(objects[i]);
+        if (nd__object_flags(object) >> ND__CLASS_SHIFT < waits)
+            ended[blocks++] = object;
         else
-            ended[blocks++] = objects[i];
+            nd__block_free(object);
     }
     nd__block_free_all(ended, blocks);
 }
