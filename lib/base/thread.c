@@ -69,6 +69,7 @@ void nd__thread_register(nd_thread *thread) {
     thread->unlisted = !awaited;
     nd__lock_acquire(&registry_lock);
     thread->number = last_number++;
+    thread->lock_id = thread->number + 1;
     thread->previous = NULL;
     if (awaited) {
         thread->next = registry;

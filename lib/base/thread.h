@@ -24,6 +24,7 @@ struct nd_thread {
     _Atomic uint32_t fences;  ///< 1: was seen to fence for itself at the gate, as it always will
     uint32_t gate_depth;
     uint32_t number;     ///< counts up from the first thread's 0
+    uint32_t lock_id;    ///< one more, which locks are biased to (biased_lock.h); 0: none is
     bool registered;     ///< in the registry
     bool unlisted;       ///< never to be registered (again)
     bool end_awaited;    ///< the key is set: thread_exit will run

@@ -8,7 +8,6 @@
 // opened, targets are looked up by address.
 #include "lib/debug/census.h"
 #include "lib/base/alloc.h"
-#include "lib/base/lock.h"
 #include "lib/debug/text.h"
 #include "lib/gc/look.h"
 #include "lib/gc/steps.h"
@@ -147,7 +146,7 @@ static void copy_all(void *data) {
                 for (nd_object *object = shard->lists[list].last; object; object = object->previous)
                     if (!nd__steps_is_condemned(nd__object_flags(object)))
                         copy_object(&visitor, object, (uint32_t)i);
-            nd__lock_release(&shard->lock);
+            nd__shard_unlock(shard);
         }
     }
     result->full |=

@@ -1,7 +1,7 @@
 // Check of the invariants of managers: links, counters, accounts.
 #include "lib/base/atomics.h"
+#include "lib/base/biased_lock.h"
 #include "lib/base/error.h"
-#include "lib/base/lock.h"
 #include "lib/manager/account.h"
 #include "lib/manager/manager.h"
 #include "lib/manager/shard.h"
@@ -46,7 +46,7 @@ static const char *check_shard(nd_shard *shard, nd_manager *manager) {
     for (int kind = 0; kind < ND__KIND_PLACES; kind++)
         if (own[kind] != count->own_bytes[kind])
             broken = "the bytes of its objects are not its account";
-    nd__lock_release(&shard->lock);
+    nd__shard_unlock(shard);
     return broken;
 }
 
@@ -64,10 +64,10 @@ static nd_status check_manager(nd_manager *manager) {
 static uint64_t bytes_of_children(nd_manager *manager, nd_device_kind kind) {
     uint64_t bytes = 0;
     for (nd_shard *shard = nd__shard_first(manager); shard; shard = nd__shard_next(shard)) {
-        nd__lock_acquire(&shard->lock);
+        nd__biased_lock_acquire(&shard->lock);
         for (nd_manager *child = shard->children; child; child = child->next_sibling)
             bytes += nd__account_held(child, kind);
-        nd__lock_release(&shard->lock);
+        nd__shard_unlock(shard);
     }
     return bytes;
 }

@@ -5,7 +5,6 @@
 // lock is held while a stream blocks.
 #include "lib/base/cancel.h"
 #include "lib/base/error.h"
-#include "lib/base/lock.h"
 #include "lib/debug/text.h"
 #include "lib/manager/manager.h"
 #include "lib/manager/shard.h"
@@ -53,7 +52,7 @@ static void write_manager(FILE *stream, nd_manager *manager, int indent) {
             for (nd_object *object = shard->lists[list].last; object && shown < SHOWN_OBJECTS;
                  object = object->previous, shown++)
                 write_object(stream, object, indent + 2);
-            nd__lock_release(&shard->lock);
+            nd__shard_unlock(shard);
         }
     }
 }

@@ -3,7 +3,6 @@
 #include "lib/base/alloc.h"
 #include "lib/base/cancel.h"
 #include "lib/base/error.h"
-#include "lib/base/lock.h"
 #include "lib/debug/text.h"
 #include "lib/manager/manager.h"
 #include "lib/manager/shard.h"
@@ -84,7 +83,7 @@ static bool add_leaks(leak_groups *groups, nd_shard *shard, nd_manager *manager)
     for (int list = 0; list < 2; list++)
         for (nd_object *object = shard->lists[list].last; object && room; object = object->previous)
             room = add_leak(groups, object, nd__object_text(object));
-    nd__lock_release(&shard->lock);
+    nd__shard_unlock(shard);
     return room;
 }
 

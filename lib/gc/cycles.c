@@ -6,7 +6,6 @@
 #include "lib/gc/cycles.h"
 #include "lib/base/alloc.h"
 #include "lib/base/locale.h"
-#include "lib/base/lock.h"
 #include "lib/gc/collection.h"
 #include "lib/manager/shard.h"
 #include "lib/object/cut.h"
@@ -202,7 +201,7 @@ static void visit_bytes(nd_visitor *visitor, nd_object *target, const char *labe
     nd_shard *shard = nd__shard_lock_of(target); // who still holds it may be making its storage
     self->bytes += (double)((const nd_accounted *)target)->bytes / held;
     if (shard)
-        nd__lock_release(&shard->lock);
+        nd__shard_unlock(shard);
 }
 
 void nd__cycles_explain(nd_collection *collection, nd_gc_cycle_callback callback, void *data) {

@@ -10,7 +10,6 @@
 // objects' at a time; nothing is allocated then, so what has no room is read again.
 #include "lib/gc/forecast.h"
 #include "lib/base/alloc.h"
-#include "lib/base/lock.h"
 #include "lib/gc/cycles.h"
 #include "lib/gc/look.h"
 #include "lib/manager/shard.h"
@@ -158,7 +157,7 @@ static uint64_t bytes_of(nd_object *object) {
     nd_shard *shard = nd__shard_lock_of(object); // who got hold of it may be making its storage
     uint64_t bytes = account->bytes;
     if (shard)
-        nd__lock_release(&shard->lock);
+        nd__shard_unlock(shard);
     return bytes;
 }
 

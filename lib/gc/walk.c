@@ -9,7 +9,6 @@
 // a walk passes each piece of such garbage once: it sets it aside, a few under one hold of the lock.
 #include "lib/gc/walk.h"
 #include "lib/base/atomics.h"
-#include "lib/base/lock.h"
 #include "lib/gc/collection.h"
 #include "lib/manager/manager.h"
 #include "lib/manager/member.h"
@@ -30,7 +29,7 @@ bool nd__walk_on(nd__walk *walk, nd_collection *collection, nd__walk_take *take)
         nd_object *last = NULL;
         if (here)
             last = take(collection, walk, at ? at->previous : shard->lists[ND__TRACKED_LIST].last);
-        nd__lock_release(&shard->lock);
+        nd__shard_unlock(shard);
         if (last)
             walk->cursor = last;
         if (here)
@@ -54,5 +53,5 @@ void nd__walk_recent(nd_collection *collection, nd__walk_take *take) {
         nd_object *last = take(collection, &walk, object);
         object = last ? last->previous : NULL;
     }
-    nd__lock_release(&shard->lock);
+    nd__shard_unlock(shard);
 }

@@ -6,7 +6,6 @@
 #include "lib/manager/adopt.h"
 #include "lib/base/atomics.h"
 #include "lib/base/error.h"
-#include "lib/base/lock.h"
 #include "lib/manager/manager.h"
 #include "lib/manager/member.h"
 #include "lib/manager/origin.h"
@@ -63,7 +62,7 @@ nd_status nd__adopt_storage(const char *operation, nd_object *object, nd_account
         else if (done && *ret_first && shard)
             enter(shard, object, storage);
         if (shard)
-            nd__lock_release(&shard->lock);
+            nd__shard_unlock(shard);
         if (!shard && *ret_first)
             adopt_unattached(object, storage);
         if (!done && !nd__origin_reserve(&spare, needed - origins)) {

@@ -5,7 +5,6 @@
 #include "lib/manager/attach.h"
 #include "lib/base/atomics.h"
 #include "lib/base/error.h"
-#include "lib/base/lock.h"
 #include "lib/base/seam.h"
 #include "lib/manager/charge.h"
 #include "lib/manager/manager.h"
@@ -58,7 +57,7 @@ static void unlock_shards(const relocation *all) {
     nd_shard *third = third_shard(all);
     nd__shard_unlock_pair(all->from, all->to);
     if (third)
-        nd__lock_release(&third->lock);
+        nd__shard_unlock(third);
 }
 
 static void relocation_unlock(const relocation *all) {

@@ -2,7 +2,6 @@
 #include "lib/base/atomics.h"
 #include "lib/base/cancel.h"
 #include "lib/base/error.h"
-#include "lib/base/lock.h"
 #include "lib/base/thread.h"
 #include "lib/manager/destroy.h"
 #include "lib/manager/member.h"
@@ -33,7 +32,7 @@ nd_status nd_close(void *handle) {
     // A report that saw it open may be asking `describe` about it, under its manager's lock.
     nd_shard *shard = nd__shard_lock_of(object);
     if (shard)
-        nd__lock_release(&shard->lock);
+        nd__shard_unlock(shard);
     nd__member_close_account(object);
     if (object->type->destroy)
         nd__destroy_payload(object);

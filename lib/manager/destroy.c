@@ -8,7 +8,6 @@
 #include "lib/base/atomics.h"
 #include "lib/base/cancel.h"
 #include "lib/base/error.h"
-#include "lib/base/lock.h"
 #include "lib/base/thread.h"
 #include "lib/manager/adopt.h"
 #include "lib/manager/member.h"
@@ -178,7 +177,7 @@ destroy_with_storage(nd_object *object, nd_shard *shard, nd_thread *thread, bool
     if (both && together)
         nd__member_die(shard, storage, storage->type->flags, thread);
     if (shard)
-        nd__lock_release(&shard->lock);
+        nd__shard_unlock(shard);
     if (tracked)
         nd__gate_leave_as(thread);
     if (both)
@@ -278,7 +277,7 @@ static inline nd_shard *lock_alone(nd_object *object, const nd_thread *thread, b
         nd__atomic_store(&object->word, word - 1, relaxed);
         return shard;
     }
-    nd__lock_release(&shard->lock);
+    nd__shard_unlock(shard);
     return NULL;
 }
 
@@ -302,7 +301,7 @@ static bool add_dead_alone(nd_thread *thread, nd_object *object) {
         nd__atomic_store(&object->word, word - 1, relaxed);
         nd__member_die(shard, object, object->type->flags, thread);
     }
-    nd__lock_release(&shard->lock);
+    nd__shard_unlock(shard);
     if (alone) {
         object->next = thread->dead;
         thread->dead = object;
@@ -336,7 +335,7 @@ bool nd__destroy_alone(nd_object *object) {
         destroy_with_storage(object, shard, thread, false);
     } else {
         nd__member_die(shard, object, object->type->flags, thread);
-        nd__lock_release(&shard->lock);
+        nd__shard_unlock(shard);
         if (object->type->clear)
             object->type->clear(object);
         free_unlinked(object);

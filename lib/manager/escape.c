@@ -7,7 +7,6 @@
 // from the innermost outwards, each with survivors, none moves an object more than log n times.
 #include "lib/manager/escape.h"
 #include "lib/base/atomics.h"
-#include "lib/base/lock.h"
 #include "lib/base/thread.h"
 #include "lib/manager/charge.h"
 #include "lib/manager/manager.h"
@@ -178,9 +177,9 @@ static bool hand_up(nd_shard *shard, nd_manager *ancestor, escape *all) {
         if (stands && larger && !ancestor->single)
             exchange(shard, other, ancestor, all);
         bool done = shard->manager == ancestor;
-        nd__lock_release(&shard->lock);
-        nd__lock_release(&other->lock);
-        nd__lock_release(&ancestor->first.lock);
+        nd__shard_unlock(shard);
+        nd__shard_unlock(other);
+        nd__shard_unlock(&ancestor->first);
         if (stands)
             return done;
         if (!all->past)

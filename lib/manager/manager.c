@@ -3,6 +3,7 @@
 #include "lib/manager/manager.h"
 #include "lib/base/alloc.h"
 #include "lib/base/atomics.h"
+#include "lib/base/biased_lock.h"
 #include "lib/base/error.h"
 #include "lib/base/fork.h"
 #include "lib/base/lock.h"
@@ -149,7 +150,7 @@ static nd_manager *take_memory(void) {
 /// and what it may look at (`more`, nd__shard_spread) is behind one.
 static void reset(nd_manager *manager) {
     nd_shard *more = manager->more;
-    nd__lock_acquire(&manager->first.lock);
+    nd__biased_lock_acquire(&manager->first.lock);
     memset(&manager->header, 0, sizeof manager->header);
     memset((char *)manager + offsetof(nd_manager, shard_count), 0,
            offsetof(nd_manager, first) - offsetof(nd_manager, shard_count));
@@ -160,7 +161,7 @@ static void reset(nd_manager *manager) {
     atomic_init(&manager->header.word, (UINT64_C(1) << 32) + 1);
     manager->header.type = &manager_type;
     manager->header.site = nd__object_sites_enabled ? nd__site : NULL;
-    nd__lock_release(&manager->first.lock);
+    nd__biased_lock_release_own(&manager->first.lock);
     if (manager->places)
         nd__checked_note_birth(manager->places);
 }
@@ -202,7 +203,7 @@ nd_manager *nd_manager_new(const nd_manager *parent_handle, const char *name) {
         shard->children = manager;
         nd__atomic_store(&manager->state, ND__MANAGER_OPEN, release);
     }
-    nd__lock_release(&shard->lock);
+    nd__shard_unlock(shard);
     nd__shard_spread_if_crowded();
     if (!open) {
         nd__error(ND_ERROR_CLOSED, "manager_new: parent manager %s is closed", parent->name);
@@ -307,14 +308,14 @@ void nd__manager_array_free(nd__manager_array *array) {
 static bool append_children(nd_shard *shard, nd__manager_array *array) {
     for (;;) {
         size_t room = array->capacity - array->count, count = 0;
-        nd__lock_acquire(&shard->lock);
+        nd__biased_lock_acquire(&shard->lock);
         for (nd_manager *child = shard->children; child; child = child->next_sibling)
             count++;
         if (count <= room)
             for (nd_manager *child = shard->children; child; child = child->next_sibling)
                 if (nd__object_try_retain(&child->header))
                     array->items[array->count++] = child;
-        nd__lock_release(&shard->lock);
+        nd__shard_unlock(shard);
         if (count <= room)
             return true;
         size_t capacity = array->count + 2 * count;
@@ -369,9 +370,9 @@ nd_status nd_manager_get_stats(const nd_manager *handle, nd_manager_stats *ret_s
         stats.peak_bytes[kind] = nd__account_peak(manager, (nd_device_kind)kind);
         stats.quota_bytes[kind] = nd__atomic_load_relaxed(&manager->quota[kind]);
     }
-    nd__lock_acquire(&manager->first.lock);
+    nd__biased_lock_acquire(&manager->first.lock);
     stats.cap_objects = manager->cap;
-    nd__lock_release(&manager->first.lock);
+    nd__shard_unlock(&manager->first);
     nd__versioned_write(ret_stats, &stats, sizeof stats);
     return ND_OK;
 }
@@ -404,9 +405,9 @@ nd_status nd_manager_set_cap(nd_manager *manager, uint64_t objects) {
         return nd__error_null("manager_set_cap", "manager");
     if (objects)
         nd__shard_unite(manager);
-    nd__lock_acquire(&manager->first.lock);
+    nd__biased_lock_acquire(&manager->first.lock);
     if (manager->cap != objects) // else other shards may be looking at it
         manager->cap = objects;
-    nd__lock_release(&manager->first.lock);
+    nd__shard_unlock(&manager->first);
     return ND_OK;
 }

@@ -28,8 +28,8 @@
 #ifndef ND_LIB_MANAGER_MANAGER_H
 #define ND_LIB_MANAGER_MANAGER_H
 #include "lib/base/atomics.h"
+#include "lib/base/biased_lock.h"
 #include "lib/base/kind.h"
-#include "lib/base/lock.h"
 #include "lib/object/object.h"
 #include <nd/gc.h>
 #include <nd/manager.h>
@@ -54,11 +54,12 @@ typedef struct nd__counters {
 #define ND__LINE 128 ///< what processors share: two lines, which some fetch together
 
 struct nd_shard {
-    _Alignas(ND__LINE) nd_lock lock;
+    /// Biased to who made the manager, in its first shard alone.
+    _Alignas(ND__LINE) nd_biased_lock lock;
+    uint32_t waits; ///< how often the lock was found held (lock)
     /// Constant, also while the memory waits to be recycled, but of a shard for what escaped, whose
     /// manager changes under its lock: who has not locked that asks nd__manager_of_shard.
     nd_manager *manager;
-    uint32_t waits;   ///< how often the lock was found held (lock)
     bool for_escapes; ///< constant
     // Guarded by lock.
     struct {
@@ -75,7 +76,7 @@ struct nd_shard {
     /// a locked instruction. Part of the account as `bytes` is.
     _Atomic uint64_t owned[ND__KIND_PLACES];
 };
-_Static_assert(offsetof(nd_shard, manager) == 8, "tools/gdb reads it");
+_Static_assert(offsetof(nd_shard, manager) == 24, "tools/gdb reads it");
 
 /// Shards that lie one behind the other, for who locks all there are (manager_fork.c).
 typedef struct nd__shard_range nd__shard_range;

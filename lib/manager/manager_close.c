@@ -7,9 +7,9 @@
 #include "lib/manager/manager_close.h"
 #include "lib/base/alloc.h"
 #include "lib/base/atomics.h"
+#include "lib/base/biased_lock.h"
 #include "lib/base/cancel.h"
 #include "lib/base/error.h"
-#include "lib/base/lock.h"
 #include "lib/base/seam.h"
 #include "lib/base/thread.h"
 #include "lib/base/versioned.h"
@@ -42,13 +42,13 @@ static nd_manager *begin_close_of_child(nd_manager *parent) {
     while (shard) {
         // Uncounted look at children: one found with a count above zero stays ours by the retain.
         nd_manager *child;
-        nd__lock_acquire(&shard->lock);
+        nd__biased_lock_acquire(&shard->lock);
         for (child = shard->children; child; child = child->next_sibling) {
             parent->closes_last = true;
             if (nd__manager_open(child) && nd__object_try_retain(&child->header))
                 break;
         }
-        nd__lock_release(&shard->lock);
+        nd__shard_unlock(shard);
         if (!child) {
             shard = nd__shard_next(shard);
         } else if (begin_close(child)) {
@@ -64,13 +64,13 @@ static nd_manager *begin_close_of_child(nd_manager *parent) {
 static size_t take_temporaries(nd_shard *shard, nd_object **objects, size_t limit) {
     size_t count = 0;
     nd__gate_enter_to_clear();
-    nd__lock_acquire(&shard->lock); // of a manager that this thread closes
+    nd__biased_lock_acquire(&shard->lock); // of a manager that this thread closes
     for (int list = 0; list < 2 && shard->count.temporary; list++)
         for (nd_object *object = shard->lists[list].first; object && count < limit;
              object = object->next)
             if ((nd__object_flags(object) & ND__TEMP) && nd__object_try_retain(object))
                 objects[count++] = object;
-    nd__lock_release(&shard->lock);
+    nd__shard_unlock(shard);
     nd__gate_leave();
     return count;
 }
@@ -97,9 +97,9 @@ static uint64_t return_temporaries(nd_manager *manager) {
 static bool has_children(nd_manager *manager) {
     bool has = false;
     for (nd_shard *shard = nd__shard_first(manager); shard && !has; shard = nd__shard_next(shard)) {
-        nd__lock_acquire(&shard->lock);
+        nd__biased_lock_acquire(&shard->lock);
         has = shard->children != NULL;
-        nd__lock_release(&shard->lock);
+        nd__shard_unlock(shard);
     }
     return has;
 }
@@ -116,7 +116,7 @@ static bool unlink_from_parent(nd_manager *manager) {
     if (manager->next_sibling)
         manager->next_sibling->previous_sibling = manager->previous_sibling;
     manager->previous_sibling = manager->next_sibling = NULL;
-    nd__lock_release(&shard->lock);
+    nd__shard_unlock(shard);
     return linked;
 }
 
@@ -289,7 +289,7 @@ static bool retain_all(nd_manager *manager, nd_object ***ret_objects, size_t *re
                  object = object->next)
                 if (nd__object_try_retain(object))
                     objects[count++] = object;
-        nd__lock_release(&shard->lock);
+        nd__shard_unlock(shard);
     }
     nd__gate_leave();
     *ret_objects = objects;

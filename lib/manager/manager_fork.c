@@ -5,7 +5,7 @@
 // the tree, closed ones, and those that wait to be recycled.
 #include "lib/manager/manager_fork.h"
 #include "lib/base/atomics.h"
-#include "lib/base/lock.h"
+#include "lib/base/biased_lock.h"
 #include "lib/base/thread.h"
 #include "lib/manager/manager.h"
 #include "lib/manager/shard.h"
@@ -43,9 +43,9 @@ static nd__shard_range *sorted_ranges(nd_manager *newest) {
 
 static void find_ranges(nd_manager *newest) {
     for (nd_manager *at = newest; at; at = at->older) {
-        nd__lock_acquire(&at->first.lock);
+        nd__biased_lock_acquire(&at->first.lock);
         nd_shard *more = at->more;
-        nd__lock_release(&at->first.lock);
+        nd__shard_unlock(&at->first);
         at->ranges[0] = (nd__shard_range){.first = &at->first, .count = 1};
         at->ranges[1] = (nd__shard_range){.first = more, .count = more ? nd__shard_limit() - 1 : 0};
         at->ranges[2] = (nd__shard_range){.first = &at->pocket, .count = 1};
@@ -67,7 +67,7 @@ static nd_manager *newest_while_locked; ///< what is newer was not finished, and
 static void unlock_all_shards(void) {
     for (nd__shard_range *range = locked_ranges; range; range = range->next)
         for (size_t i = 0; i < range->count; i++)
-            nd__lock_release(&range->first[i].lock);
+            nd__shard_unlock(&range->first[i]);
     locked_ranges = NULL;
 }
 
@@ -79,7 +79,7 @@ void nd__manager_fork_before(void) {
         locked_ranges = sorted_ranges(newest_while_locked);
         for (nd__shard_range *range = locked_ranges; range; range = range->next)
             for (size_t i = 0; i < range->count; i++)
-                nd__lock_acquire(&range->first[i].lock);
+                nd__biased_lock_acquire(&range->first[i].lock);
         // A manager that is made now is locked out of the tree.
         if (all_found(newest_while_locked))
             return;
@@ -128,7 +128,7 @@ void nd__manager_fork_after(bool child) {
     nd__atomic_store(&nd__manager_newest, newest_while_locked, relaxed);
     for (nd__shard_range *range = locked_ranges; range; range = range->next)
         for (size_t i = 0; i < range->count; i++)
-            nd__lock_begin(&range->first[i].lock);
+            nd__biased_lock_begin(&range->first[i].lock);
     locked_ranges = NULL;
     for (nd_manager *at = newest_while_locked; at; at = at->older)
         settle_close(at);

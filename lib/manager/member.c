@@ -6,7 +6,6 @@
 #include "lib/manager/member.h"
 #include "lib/base/atomics.h"
 #include "lib/base/error.h"
-#include "lib/base/lock.h"
 #include "lib/base/thread.h"
 #include "lib/manager/charge.h"
 #include "lib/manager/manager.h"
@@ -45,7 +44,7 @@ static inline uint32_t mark_tracked(nd_object *object) {
 __attribute__((cold, noinline)) static nd_shard *lock_to_fill_above(nd_shard *shard,
                                                                     nd_manager *manager) {
     do {
-        nd__lock_release(&shard->lock);
+        nd__shard_unlock(shard);
         manager = nd__manager_nearest_open(manager->parent);
         shard = nd__shard_lock_to_fill(manager);
     } while (!nd__manager_open(manager));
@@ -57,7 +56,7 @@ __attribute__((cold, noinline)) static nd_status refuse_beyond_cap(nd_shard *sha
                                                                    nd_object *object) {
     const nd_manager *manager = shard->manager;
     const uint64_t cap = manager->cap;
-    nd__lock_release(&shard->lock);
+    nd__shard_unlock(shard);
     nd__atomic_clear_flags(&object->flags, ND__TRACKED);
     return nd__error(ND_ERROR_QUOTA, "a new %s does not fit: manager %s is capped at %llu objects",
                      object->type->name, manager->name, (unsigned long long)cap);
@@ -87,7 +86,7 @@ publish(nd_object *object, nd_object *storage, nd_manager *manager) {
     if (storage)
         tell_of_birth(storage, shard->manager);
     tell_of_birth(object, shard->manager);
-    nd__lock_release(&shard->lock);
+    nd__shard_unlock(shard);
     if (flags & ND__TRACKED)
         nd__trigger_count_tracked();
     nd__shard_spread_if_crowded();
@@ -120,14 +119,14 @@ void nd__member_track(nd_object *object) {
     }
     if (!(nd__object_flags(object) & ND__TRACKED))
         track_locked(shard, object);
-    nd__lock_release(&shard->lock);
+    nd__shard_unlock(shard);
 }
 
 void nd__member_track_with(nd_object *object, void *slot, void *target) {
     nd_shard *shard = nd__shard_lock_of(object);
     *(nd_object **)slot = target;
     track_locked(shard, object);
-    nd__lock_release(&shard->lock);
+    nd__shard_unlock(shard);
 }
 
 bool nd__member_publish_beside(nd_object *object, nd_object *neighbour, void *slot) {
@@ -137,7 +136,7 @@ bool nd__member_publish_beside(nd_object *object, nd_object *neighbour, void *sl
     if (__builtin_expect(!nd__manager_open(shard->manager) || shard->for_escapes ||
                              nd__member_cap_refuses(shard, object),
                          0)) {
-        nd__lock_release(&shard->lock);
+        nd__shard_unlock(shard);
         return false;
     }
     uint32_t flags = mark_tracked(object);
@@ -148,7 +147,7 @@ bool nd__member_publish_beside(nd_object *object, nd_object *neighbour, void *sl
         track_locked(shard, neighbour);
     }
     tell_of_birth(object, shard->manager);
-    nd__lock_release(&shard->lock);
+    nd__shard_unlock(shard);
     if (flags & ND__TRACKED)
         nd__trigger_count_tracked();
     nd__shard_spread_if_crowded();
@@ -175,7 +174,7 @@ void nd__member_make_revivable(nd_object *object) {
         return;
     nd_shard *shard = nd__shard_lock_of(object);
     track_locked(shard, object);
-    nd__lock_release(&shard->lock);
+    nd__shard_unlock(shard);
 }
 
 void nd__member_unlink(nd_object *object) {
@@ -183,7 +182,7 @@ void nd__member_unlink(nd_object *object) {
     if (!shard)
         return;
     nd__member_die(shard, object, object->type->flags, nd__thread());
-    nd__lock_release(&shard->lock);
+    nd__shard_unlock(shard);
     if (nd__object_flags(object) & ND__TEMP)
         nd__origin_forget(object);
 }
@@ -214,7 +213,7 @@ void nd__member_unlink_dead(nd_object *object) {
     else
         shard->count.freed++; // so far
     nd__atomic_store(&object->shard, NULL, release);
-    nd__lock_release(&shard->lock);
+    nd__shard_unlock(shard);
     if (away)
         forget_origin(object);
     object->previous = &home->header;
@@ -237,7 +236,7 @@ void nd__member_return(nd_object *object) {
         shard->count.arrived++;
     else
         shard->count.freed--;
-    nd__lock_release(&shard->lock);
+    nd__shard_unlock(shard);
     if (home != &nd__manager_root)
         nd_object_release(home);
 }
@@ -325,7 +324,7 @@ void nd__member_unlink_garbage(nd_object *const *objects, size_t count) {
         bool temporary = false;
         size_t run = shard ? unlink_run(shard, objects + i, count - i, thread, &temporary) : 1;
         if (shard)
-            nd__lock_release(&shard->lock);
+            nd__shard_unlock(shard);
         for (size_t k = i; temporary && k < i + run; k++)
             if (nd__object_flags(objects[k]) & ND__TEMP)
                 nd__origin_forget(objects[k]);
@@ -344,7 +343,7 @@ void nd__member_reattach(nd_object *object) {
     nd__member_enter(shard, object, nd__object_flags(object));
     shard->count.created++;
     tell_of_birth(object, &nd__manager_root);
-    nd__lock_release(&shard->lock);
+    nd__shard_unlock(shard);
 }
 
 void nd__member_close_account(nd_object *object) {
@@ -361,7 +360,7 @@ void nd__member_close_account(nd_object *object) {
         shard->count.freed_bytes += bytes;
         nd__charge_return_path(shard->manager, NULL, account->kind, bytes);
     }
-    nd__lock_release(&shard->lock);
+    nd__shard_unlock(shard);
 }
 
 void nd__member_grow_account(nd_object *object, nd_manager *manager, uint64_t bytes) {
@@ -379,7 +378,7 @@ void nd__member_grow_account(nd_object *object, nd_manager *manager, uint64_t by
         shard->count.own_bytes[account->kind] += bytes;
     }
     if (shard)
-        nd__lock_release(&shard->lock);
+        nd__shard_unlock(shard);
 }
 
 void nd__member_shrink_account(nd_object *object, uint64_t bytes) {
@@ -393,5 +392,5 @@ void nd__member_shrink_account(nd_object *object, uint64_t bytes) {
     shard->count.own_bytes[account->kind] -= bytes;
     shard->count.freed_bytes += bytes;
     nd__charge_return_path(shard->manager, NULL, account->kind, bytes);
-    nd__lock_release(&shard->lock);
+    nd__shard_unlock(shard);
 }

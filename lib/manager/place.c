@@ -3,7 +3,6 @@
 // Invariant: the manager that nd__place_begin answers stays valid until nd__place_end: it is the
 // root, this thread's current manager (which its nd_with_manager block holds), or retained.
 #include "lib/manager/place.h"
-#include "lib/base/lock.h"
 #include "lib/base/thread.h"
 #include "lib/manager/charge.h"
 #include "lib/manager/manager.h"
@@ -25,7 +24,7 @@ static nd_manager *pin(nd_object *object) {
     // next.
     while (pinned != &nd__manager_root && !nd__object_try_retain(&pinned->header))
         pinned = pinned->parent;
-    nd__lock_release(&shard->lock);
+    nd__shard_unlock(shard);
     return pinned;
 }
 

@@ -7,7 +7,7 @@
 #include "lib/manager/shard.h"
 #include "lib/base/alloc.h"
 #include "lib/base/atomics.h"
-#include "lib/base/lock.h"
+#include "lib/base/biased_lock.h"
 #include "lib/base/thread.h"
 #include "lib/manager/manager.h"
 #include <string.h>
@@ -18,7 +18,7 @@ enum { CROWDED_WAITS = 16 };
 // ------------------------------------------------------------------------------------------- locks
 
 void nd__shard_wait(nd_shard *shard) {
-    nd__lock_wait(&shard->lock);
+    nd__biased_lock_wait(&shard->lock);
     if (++shard->waits % CROWDED_WAITS == 0)
         nd__thread_record.crowded = shard->manager; // registers nobody below a lock
 }
@@ -33,9 +33,9 @@ void nd__shard_lock_pair(nd_shard *a, nd_shard *b) {
 }
 
 void nd__shard_unlock_pair(nd_shard *a, nd_shard *b) {
-    nd__lock_release(&a->lock);
+    nd__shard_unlock(a);
     if (a != b)
-        nd__lock_release(&b->lock);
+        nd__shard_unlock(b);
 }
 
 void nd__shard_lock_all(nd_shard **shards, size_t count) {
@@ -53,10 +53,10 @@ void nd__shard_lock_all(nd_shard **shards, size_t count) {
 
 nd_shard *nd__shard_lock_in(nd_shard *shard, nd_manager *manager) {
     for (;;) {
-        nd__lock_acquire(&shard->lock);
+        nd__biased_lock_acquire(&shard->lock);
         if (__builtin_expect(shard->manager == manager, 1))
             return shard;
-        nd__lock_release(&shard->lock);
+        nd__shard_unlock(shard);
         shard = nd__atomic_load(&manager->escaped, acquire);
     }
 }
@@ -70,7 +70,7 @@ nd_shard *nd__shard_lock_own(nd_manager *manager) {
     nd_shard *shard = nd__shard_own(manager);
     nd__shard_lock(shard);
     if (__builtin_expect(shard->retired, 0)) {
-        nd__lock_release(&shard->lock);
+        nd__shard_unlock(shard);
         shard = &manager->first;
         nd__shard_lock(shard);
     }
@@ -118,15 +118,15 @@ static bool may_spread(const nd_manager *manager) {
 
 void nd__shard_spread(nd_manager *manager) {
     uint32_t limit = nd__shard_limit();
-    nd__lock_acquire(&manager->first.lock);
+    nd__biased_lock_acquire(&manager->first.lock);
     bool wanted = may_spread(manager), lacking = wanted && !manager->more;
-    nd__lock_release(&manager->first.lock);
+    nd__shard_unlock(&manager->first);
     if (!wanted)
         return;
     void *block = lacking ? nd__alloc_zeroed(ND__LINE_BLOCK((limit - 1) * sizeof(nd_shard))) : NULL;
     if (lacking && !block)
         return;
-    nd__lock_acquire(&manager->first.lock);
+    nd__biased_lock_acquire(&manager->first.lock);
     if (may_spread(manager)) {
         if (!manager->more) {
             manager->more = nd__shard_line_in(block);
@@ -137,7 +137,7 @@ void nd__shard_spread(nd_manager *manager) {
             nd__shard_begin(&manager->more[i], manager);
         nd__atomic_store(&manager->shard_count, limit, release);
     }
-    nd__lock_release(&manager->first.lock);
+    nd__shard_unlock(&manager->first);
     nd__alloc_free(block); // another thread was faster
 }
 
@@ -194,9 +194,9 @@ void nd__shard_move(nd_shard *from, nd_shard *target, bool as_newest) {
 
 void nd__shard_unite(nd_manager *manager) {
     nd_shard *first = nd__shard_first(manager);
-    nd__lock_acquire(&first->lock);
+    nd__biased_lock_acquire(&first->lock);
     manager->single = true;
-    nd__lock_release(&first->lock);
+    nd__shard_unlock(first);
     for (nd_shard *shard = nd__shard_next(first); shard; shard = nd__shard_next(shard)) {
         nd__shard_lock_pair(first, shard);
         while (shard->manager != manager) { // it was handed up meanwhile
@@ -266,7 +266,7 @@ size_t nd__shard_escaped_recently(nd_manager *manager) {
         return 0;
     shard = nd__shard_lock_in(shard, manager);
     size_t there = shard->count.tracked;
-    nd__lock_release(&shard->lock);
+    nd__shard_unlock(shard);
     recent = recent < RECENT_LIMIT ? recent : RECENT_LIMIT;
     return recent < there ? recent : there;
 }
@@ -276,7 +276,7 @@ size_t nd__shard_escaped_recently(nd_manager *manager) {
 static nd__counters count_of(nd_shard *shard, nd_manager *manager) {
     shard = nd__shard_lock_in(shard, manager);
     nd__counters count = shard->count;
-    nd__lock_release(&shard->lock);
+    nd__shard_unlock(shard);
     return count;
 }
 

@@ -3,7 +3,7 @@
 #ifndef ND_LIB_MANAGER_SHARD_H
 #define ND_LIB_MANAGER_SHARD_H
 #include "lib/base/atomics.h"
-#include "lib/base/lock.h"
+#include "lib/base/biased_lock.h"
 #include "lib/base/thread.h"
 #include "lib/manager/manager.h"
 #include "lib/object/object.h"
@@ -58,8 +58,11 @@ nd__counters nd__shard_total(nd_manager *manager);
 /// Waits for a shard's lock, and takes note of that.
 void nd__shard_wait(nd_shard *shard);
 static inline void nd__shard_lock(nd_shard *shard) {
-    if (__builtin_expect(!nd__lock_at_once(&shard->lock), 0))
+    if (__builtin_expect(!nd__biased_lock_at_once(&shard->lock), 0))
         nd__shard_wait(shard);
+}
+static inline void nd__shard_unlock(nd_shard *shard) {
+    nd__biased_lock_release(&shard->lock);
 }
 /// Two shards, in the order of their addresses; they may be one.
 void nd__shard_lock_pair(nd_shard *a, nd_shard *b);
@@ -76,7 +79,7 @@ static inline nd_shard *nd__shard_lock_of(nd_object *object) {
         nd__shard_lock(shard);
         if (__builtin_expect(nd__object_shard(object) == shard, 1))
             return shard;
-        nd__lock_release(&shard->lock);
+        nd__shard_unlock(shard);
     }
 }
 

@@ -7,7 +7,6 @@
 #include "lib/base/atomics.h"
 #include "lib/base/error.h"
 #include "lib/base/kind.h"
-#include "lib/base/lock.h"
 #include "lib/base/thread.h"
 #include "lib/gc/policy.h"
 #include "lib/manager/account.h"
@@ -125,7 +124,7 @@ static void consider_all(holders *all, nd_manager *manager, nd_device_kind kind)
                 if ((object->type->flags & ND__TYPE_ACCOUNTED) &&
                     ((const nd_accounted *)object)->kind == kind)
                     consider(all, (const nd_accounted *)object);
-        nd__lock_release(&shard->lock);
+        nd__shard_unlock(shard);
     }
 }
 

@@ -129,11 +129,45 @@ static void test_F38_writers_fence_since(void **state) {
     assert_int_equal(there, 1);
 }
 
+/// Made before it was forbidden, so biased to the main thread (lib/base/biased_lock.h).
+static nd_manager *biased;
+enum { BIRTHS = 20000 / ND_TEST_SCALE };
+
+static void *make_there(void *data) {
+    begun++;
+    nd_with_manager(biased) for (int i = 0; i < BIRTHS; i++) nd_release(cell_new(0, 0));
+    return data;
+}
+
+static void test_F38_a_bias_is_taken_away_since(void **state) {
+    (void)state;
+    cell_begin(1);
+    begun = 0;
+    pthread_t threads[WRITERS];
+    for (int i = 0; i < WRITERS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, make_there, NULL), 0);
+    while (begun == 0)
+        ;
+    make_there(NULL);
+    for (int i = 0; i < WRITERS; i++)
+        pthread_join(threads[i], NULL);
+    assert_int_equal(cell_total_deaths(), (WRITERS + 1) * BIRTHS);
+    nd_manager_stats stats = ND_MANAGER_STATS_INIT;
+    assert_ok(nd_manager_get_stats(biased, &stats));
+    assert_int_equal(stats.live_objects, 0);
+    assert_int_equal(stats.created_objects, (WRITERS + 1) * BIRTHS);
+    assert_int_equal(stats.freed_objects, (WRITERS + 1) * BIRTHS);
+    assert_ok(nd_manager_close(biased, NULL));
+    nd_release(biased);
+}
+
 int main(void) {
+    biased = nd_manager_new(NULL, "biased");
     const struct CMUnitTest tests[] = {
         ND_TEST(test_F38_barrier_refused_while_threads_write),
         ND_TEST(test_F38_barrier_refused_since),
         ND_TEST(test_F38_writers_fence_since),
+        ND_TEST(test_F38_a_bias_is_taken_away_since),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -71,6 +71,7 @@ static void list_programs(void) {
                  {model_attach_programs, model_attach_program_count},
                  {model_tensors_programs, model_tensors_program_count},
                  {model_lock_programs, model_lock_program_count},
+                 {model_biased_programs, model_biased_program_count},
                  {model_accounts_programs, model_accounts_program_count}};
     for (int bounded = 0; bounded < 2; bounded++)
         for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++)
