@@ -72,11 +72,11 @@ ND_API nd_tensor *nd_eigvalsh(const nd_tensor *x) ND_OWNED;
 
 // ---------------------------------------------------------------------------------------- numbers
 
-/// The determinant of x: [..., n, n] -> [...]; 1 of no rows. Its gradient is an error where x is
-/// singular.
+/// The determinant of x: [..., n, n] -> [...]; 1 of no rows. Its gradient is that of the polynomial,
+/// so it is there where x is singular, or nearly that, too.
 ND_API nd_tensor *nd_det(const nd_tensor *x) ND_OWNED;
 /// Its sign (1, -1 or 0) and the logarithm of its absolute value, which no number of rows makes
-/// overflow. The sign has no gradient.
+/// overflow. The sign has no gradient; that of the logarithm is an error where x is singular.
 ND_API nd_status nd_slogdet(const nd_tensor *x, nd_tensor **ret_sign, nd_tensor **ret_logabsdet);
 /// How many singular values of x: [..., m, n] are above the tolerance, as in nd_lstsq(): i64 of
 /// [...]. Never requires a gradient.

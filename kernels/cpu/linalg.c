@@ -202,21 +202,26 @@ static nd__linalg_result cholesky(const job *j, const workspace *w, void *out, i
     return ND__LINALG_DONE;
 }
 
-/// By the diagonal of u: a row that was exchanged turns the sign.
+/// By the diagonal of u: a row that was exchanged turns the sign. Exponents are added up apart, so
+/// that the product goes no further than its end.
 static nd__linalg_result slogdet(const job *j, const workspace *w, void *out) {
     int info = 0;
     j->lapack->getrf(&j->n, &j->n, w->a, &j->n, w->integers, &info);
     double sign = 1, logarithm = 0, product = 1;
+    int64_t exponent = 0;
     for (int64_t i = 0; i < j->n; i++) {
         double pivot = get(j, w->a, i * j->n + i);
         double swapped = w->integers[i] != i + 1 ? -1 : 1;
         sign *= swapped * (pivot < 0 ? -1 : pivot > 0 ? 1 : pivot);
         logarithm += log(fabs(pivot));
-        product *= swapped * pivot;
+        int of_pivot = 0, of_product = 0;
+        product = frexp(product * frexp(swapped * pivot, &of_pivot), &of_product);
+        exponent += of_pivot + of_product;
     }
     put(j, out, 0, sign);
     put(j, out, 1, logarithm);
-    put(j, out, 2, product);
+    const int64_t far = 10000; // beyond all numbers
+    put(j, out, 2, ldexp(product, (int)(exponent < -far ? -far : exponent > far ? far : exponent)));
     return ND__LINALG_DONE;
 }
 

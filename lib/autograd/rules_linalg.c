@@ -1,4 +1,4 @@
-// Gradient rules of linear algebra. In every comment g is the gradient of the result, and x^-T the
+// Gradient rules of linear algebra, but for that of determinants (rules_det.c). In every comment g is the gradient of the result, and x^-T the
 // inverse of x^T. Of a decomposition g is packed as its results are (lib/ops/linalg.h), with zeros
 // for those that nobody used.
 //
@@ -130,22 +130,6 @@ nd_status nd__rule_lstsq(const nd_rule_call *call) {
     if (call->wanted[1] && status == ND_OK)
         status = nd__rule_give(call, 1, turned_product(p, g));
     return status;
-}
-
-/// g[1] + g[2] det x, times x^-T. The sign has no slope.
-nd_status nd__rule_slogdet(const nd_rule_call *call) {
-    nd_auto nd_tensor *x = nd__record_saved(call->node, 0);
-    nd_auto nd_tensor *packed = nd__record_saved(call->node, 1);
-    const nd_tensor *g = nd__rules_output_grad(call);
-    nd_auto nd_tensor *of_logarithm = nd_slice(g, 1, 2, 1, -1);
-    nd_auto nd_tensor *of_det = nd_slice(g, 2, 3, 1, -1);
-    nd_auto nd_tensor *det = nd_slice(packed, 2, 3, 1, -1);
-    nd_auto nd_tensor *part = nd_mul(of_det, det);
-    nd_auto nd_tensor *sum = nd_add(of_logarithm, part);
-    nd_auto nd_tensor *slope = nd_unsqueeze(sum, -1);
-    nd_auto nd_tensor *turned = nd__linalg_turn(x);
-    nd_auto nd_tensor *inverse = nd_inv(turned);
-    return nd__rule_give(call, 0, nd_mul(slope, inverse));
 }
 
 // -------------------------------------------------------------------------------------------------

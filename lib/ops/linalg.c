@@ -262,12 +262,13 @@ nd_tensor *nd_eigvalsh(const nd_tensor *x) {
 // numbers
 
 /// Sign, logarithm and value of the determinant: [..., 3].
-static nd_tensor *packed_slogdet(const char *name, const nd_tensor *x) {
+static nd_tensor *packed_slogdet(const char *name, const nd_tensor *x, bool is_det) {
+    const nd_op_attrs attrs = {.i = {is_det}};
     if (nd__linalg_check_computed(name, "x", x, true) != ND_OK)
         return NULL;
     if (x->shape[x->ndim - 1] > 0) {
         nd__linalg_call call = {.op = ND_OP_slogdet};
-        return nd__linalg_run(name, &call, &x, 1, 1, (const int64_t[]){3}, NULL);
+        return nd__linalg_run(name, &call, &x, 1, 1, (const int64_t[]){3}, &attrs);
     }
     int64_t shape[ND_MAX_DIMS]; // of no rows
     for (int i = 0; i < x->ndim - 2; i++)
@@ -281,16 +282,16 @@ static nd_tensor *packed_slogdet(const char *name, const nd_tensor *x) {
     nd_auto nd_tensor *there = nd_to(known, x->device);
     nd_auto nd_tensor *numbers = nd_cast(there, x->dtype);
     nd_tensor *packed = nd_mul(ones, numbers);
-    return packed ? nd__record(ND_OP_slogdet, packed, &x, 1, NULL) : NULL;
+    return packed ? nd__record(ND_OP_slogdet, packed, &x, 1, &attrs) : NULL;
 }
 
 nd_tensor *nd_det(const nd_tensor *x) {
-    nd_auto nd_tensor *packed = packed_slogdet("det", x);
+    nd_auto nd_tensor *packed = packed_slogdet("det", x, true);
     return packed ? nd_select(packed, 2, -1) : NULL;
 }
 
 nd_status nd_slogdet(const nd_tensor *x, nd_tensor **ret_sign, nd_tensor **ret_logabsdet) {
-    nd_auto nd_tensor *packed = packed_slogdet("slogdet", x);
+    nd_auto nd_tensor *packed = packed_slogdet("slogdet", x, false);
     if (!packed)
         return nd_error_get_status();
     nd_auto nd_tensor *sign = nd_select(packed, 0, -1);

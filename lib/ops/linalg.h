@@ -9,7 +9,7 @@
 //   eigh      values [n], vectors [n, n]
 //
 // What is recorded: solve_triangular i[0] = upper, i[1] = unit diagonal; pinv, lstsq f[0] = the
-// tolerance.
+// tolerance; slogdet i[0] = det x alone is used.
 #ifndef ND_LIB_OPS_LINALG_H
 #define ND_LIB_OPS_LINALG_H
 #include "lib/tensor/tensor.h"

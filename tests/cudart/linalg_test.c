@@ -341,6 +341,22 @@ static void test_refusals(void **state) {
     assert_true(sum_of(zero) == 0);
 }
 
+/// The product of the pivots overflows, or is 0, on its way to a number.
+static void test_determinants_at_the_ends_of_the_range(void **state) {
+    (void)state;
+    static const double diagonals[][3] = {{1e200, 1e200, 1e-300}, {-1e-200, 1e-200, 1e300}};
+    static const double expected[] = {1e100, -1e-100};
+    double values[2 * 9] = {0};
+    for (int i = 0; i < 2; i++)
+        for (int k = 0; k < 3; k++)
+            values[9 * i + 4 * k] = diagonals[i][k];
+    nd_auto nd_tensor *here = nd_from_data(values, ND_SHAPE(2, 3, 3), ND_F64);
+    nd_auto nd_tensor *x = nd_to(here, cuda(0)), *det = nd_det(x);
+    nd_auto nd_tensor *back = nd_to(det, cpu);
+    for (int i = 0; i < 2; i++)
+        assert_true(fabs(((const double *)nd_get_data(back))[i] / expected[i] - 1) < 1e-12);
+}
+
 /// The same numbers, those that are none too, or the same words.
 static void assert_same_outcome(const char *what, matrix_function *f, const nd_tensor *there,
                                 const nd_tensor *here) {
@@ -537,6 +553,7 @@ int main(int argc, char **argv) {
         ND_TEST(test_who_computes),
         ND_TEST(test_other_orders),
         ND_TEST(test_refusals),
+        ND_TEST(test_determinants_at_the_ends_of_the_range),
         ND_TEST(test_no_convergence),
         ND_TEST(test_failures_are_told),
         ND_TEST(test_without_libraries),

@@ -44,7 +44,7 @@ typedef struct solver_run {
     int64_t *places; ///< 1, 2, … [columns]
     void *flags; ///< bool: [columns, columns], which elements of a triangle are kept; slogdet [n]
     void *zero;  ///< [1], of slogdet f64
-    void *singular;              ///< slogdet: bool [1]
+    void *singular;              ///< slogdet: bool [1], also whether a product fits
     double *pivot, *term, *sums; ///< slogdet: [n], [n], [3]
     void *work, *host_work;
     size_t work_bytes, host_bytes;
@@ -286,6 +286,30 @@ static nd_status clear_singular(const solver_run *r, int64_t at) {
     return status == ND_OK ? nd__cuda_launch(r->queue, &clear) : status;
 }
 
+/// A product of pivots that is 0, infinite or NaN, as one may be on its way to a number, becomes what
+/// sign and logarithm say.
+static nd_status mend_product(const solver_run *r) {
+    const nd_operand value = {r->sums + 2, ND_F64, {1}}, sign = {r->sums, ND_F64, {1}};
+    const nd_operand logarithm = {r->sums + 1, ND_F64, {1}}, fits = {r->singular, ND_BOOL, {1}};
+    const nd_operand number = {r->term, ND_F64, {1}};
+    const nd_kernel_call steps[] = {
+        {.op = ND_OP_reciprocal, .noperands = 2, .operand = {number, value}},
+        {.op = ND_OP_mul, .noperands = 3, .operand = {number, number, value}},
+        {.op = ND_OP_equal, .noperands = 3, .operand = {fits, number, number}}, // not of NaN
+        {.op = ND_OP_exp, .noperands = 2, .operand = {number, logarithm}},
+        {.op = ND_OP_mul, .noperands = 3, .operand = {number, number, sign}},
+        {.op = ND_OP_where, .noperands = 4, .operand = {value, fits, value, number}},
+    };
+    nd_status status = ND_OK;
+    for (size_t i = 0; i < sizeof steps / sizeof *steps && status == ND_OK; i++) {
+        nd_kernel_call call = steps[i];
+        call.ndim = 1;
+        call.shape[0] = 1;
+        status = nd__cuda_launch(r->queue, &call);
+    }
+    return status;
+}
+
 /// As kernels/cpu/linalg.c does: by the diagonal of u, in f64; a row that was exchanged turns the sign.
 static nd_status slogdet(const solver_run *r, int64_t at) {
     const nd_operand pivot = {r->pivot, ND_F64, {1}}, term = {r->term, ND_F64, {1}};
@@ -318,6 +342,8 @@ static nd_status slogdet(const solver_run *r, int64_t at) {
         status = clear_singular(r, at);
     for (size_t i = 0; i < sizeof steps / sizeof *steps && status == ND_OK; i++)
         status = line(r, steps[i].op, steps[i].out, steps[i].a, steps[i].b, steps[i].number);
+    if (status == ND_OK)
+        status = mend_product(r);
     if (status != ND_OK)
         return status;
     const nd_kernel_call call = {
