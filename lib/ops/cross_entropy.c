@@ -3,6 +3,7 @@
 #include "lib/base/error.h"
 #include "lib/base/versioned.h"
 #include "lib/ops/autocast.h"
+#include "lib/ops/nll_loss.h"
 #include "lib/ops/operands.h"
 #include "lib/ops/precision.h"
 #include <nd/neural.h>
@@ -93,7 +94,7 @@ nd_tensor *nd_cross_entropy_with(const nd_tensor *logits, const nd_tensor *targe
         return NULL;
     int axis = logits->ndim > 1 ? 1 : 0;
     nd_auto nd_tensor *wide = nd__operands_as_dtype(logits, dtype);
-    nd_auto nd_tensor *classes = wide ? nd__operands_as_dtype(targets, ND_I64) : NULL;
+    nd_auto nd_tensor *classes = wide ? nd__nll_loss_classes(targets, o.ignored) : NULL;
     nd_auto nd_tensor *log_probabilities = classes ? nd_log_softmax(wide, axis) : NULL;
     if (!log_probabilities)
         return NULL;

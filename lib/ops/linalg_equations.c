@@ -5,6 +5,7 @@
 #include "lib/ops/linalg_run.h"
 #include "lib/ops/operands.h"
 #include "lib/tensor/copy.h"
+#include "lib/tensor/record.h"
 #include "lib/tensor/shape.h"
 
 // -------------------------------------------------------------------------------------------------
@@ -123,10 +124,14 @@ nd_tensor *nd_inv(const nd_tensor *x) {
 }
 
 /// The identity in each place of x's batch.
-static nd_tensor *identity_of(const nd_tensor *x) {
+/// With a history, like any other power, where x has one: gradients of 0.
+static nd_tensor *identity_of(const char *name, const nd_tensor *x) {
     nd_auto nd_tensor *one = nd__linalg_identity(x, x->shape[x->ndim - 1]);
     nd_auto nd_tensor *all = nd_expand(one, x->ndim, x->shape);
-    return nd_clone(all);
+    if (!nd__record_wants_history(&x, 1))
+        return nd_clone(all);
+    nd_auto nd_tensor *never = nd__operands_number_like(name, x, ND_BOOL, ND_NUMBER(0));
+    return nd_where(never, x, all);
 }
 
 /// By squaring: as many products as the power has bits, and one more for each that is set.
@@ -163,7 +168,7 @@ nd_tensor *nd_matrix_power(const nd_tensor *x, int64_t power) {
         return NULL;
     }
     if (power == 0)
-        return identity_of(x);
+        return identity_of(name, x);
     if (power == 1)
         return nd_clone(x);
     if (power > 0)

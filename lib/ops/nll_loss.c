@@ -53,6 +53,19 @@ static nd_status check_nll(const nd_tensor *x, const nd_tensor *targets, const n
     return ND_OK;
 }
 
+nd_tensor *nd__nll_loss_classes(const nd_tensor *targets, int64_t ignored) {
+    nd_auto nd_tensor *classes = nd_cast(targets, ND_I64);
+    if (targets->dtype != ND_U64 || !classes)
+        return nd_steal(&classes);
+    const int64_t refused = ignored == INT64_MIN ? INT64_MAX : INT64_MIN;
+    nd_auto nd_tensor *most =
+        nd__operands_number_like("nll_loss", targets, ND_U64, ND_NUMBER(INT64_MAX));
+    nd_auto nd_tensor *number =
+        nd__operands_number_like("nll_loss", targets, ND_I64, ND_NUMBER(refused));
+    nd_auto nd_tensor *is_more = nd_greater(targets, most);
+    return nd_where(is_more, number, classes);
+}
+
 /// Says that a target is no class.
 static void refuse_targets(const nd_tensor *x) {
     const int64_t classes = x->shape[x->ndim > 1 ? 1 : 0];
@@ -202,7 +215,7 @@ nd_tensor *nd_nll_loss(const nd_tensor *log_probabilities, const nd_tensor *targ
     if (check_nll(x, targets, weight, reduction, &dtype) != ND_OK)
         return NULL;
     nd_auto nd_tensor *wide = nd__operands_as_dtype(x, dtype);
-    nd_auto nd_tensor *index = nd_cast(targets, ND_I64);
+    nd_auto nd_tensor *index = nd__nll_loss_classes(targets, ignored);
     if (!wide || !index)
         return NULL;
     bool learned = weight && nd__record_wants_history(&weight, 1);

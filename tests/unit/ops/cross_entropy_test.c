@@ -197,6 +197,26 @@ static void test_bad_cross_entropies_are_refused(void **state) {
                    "nll_loss: there is no reduction 3");
 }
 
+/// 2^64 - 100 has the bits of -100 in 64 of them, and is not the class that is ignored.
+static void test_targets_of_u64_beyond_all_classes(void **state) {
+    (void)state;
+    nd_auto nd_tensor *x = nd_zeros(ND_SHAPE(2, 3), ND_F32);
+    static const int64_t ignored[] = {-100, INT64_MIN, INT64_MAX, 2};
+    for (size_t i = 0; i < COUNT_OF(ignored); i++) {
+        const uint64_t numbers[] = {(uint64_t)ignored[i] | UINT64_C(1) << 63, 0};
+        nd_auto nd_tensor *targets = nd_from_data(numbers, ND_SHAPE(2), ND_U64);
+        nd_cross_entropy_options options = ND_CROSS_ENTROPY_OPTIONS_INIT;
+        options.ignored = ignored[i];
+        assert_refused(nd_cross_entropy_with(x, targets, NULL, &options), ND_ERROR_INVALID_ARGUMENT,
+                       "");
+        assert_refused(nd_nll_loss(x, targets, NULL, ignored[i], ND_REDUCTION_MEAN),
+                       ND_ERROR_INVALID_ARGUMENT, "nll_loss: a target is outside 0 ... 2");
+    }
+    nd_auto nd_tensor *fit = nd_from_data((const uint64_t[]){2, 0}, ND_SHAPE(2), ND_U64);
+    nd_auto nd_tensor *loss = nd_nll_loss(x, fit, NULL, 2, ND_REDUCTION_MEAN);
+    assert_non_null(loss);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_every_option_of_cross_entropy),
@@ -204,6 +224,7 @@ int main(void) {
         ND_TEST(test_gradients_where_all_is_ignored),
         ND_TEST(test_infinite_gradients_of_each_loss),
         ND_TEST(test_bad_cross_entropies_are_refused),
+        ND_TEST(test_targets_of_u64_beyond_all_classes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -168,6 +168,19 @@ static void test_powers_of_matrices(void **state) {
     assert_shape(of_none, ND_SHAPE(2, 0, 0));
 }
 
+/// The power 0 has a history as all others, and gradients of 0 also where x is infinite.
+static void test_the_power_0_has_a_gradient(void **state) {
+    (void)state;
+    nd_auto nd_tensor *x =
+        nd_from_data((const double[]){1, INFINITY, NAN, 4}, ND_SHAPE(2, 2), ND_F64);
+    assert_ok(nd_set_requires_grad(x, true));
+    nd_auto nd_tensor *identity = nd_matrix_power(x, 0), *sum = nd_sum(identity, 0, NULL, false);
+    for (int64_t i = 0; i < 4; i++)
+        assert_true(at_flat(identity, i) == (i % 3 == 0));
+    assert_ok(nd_backward(sum, NULL));
+    assert_true(largest(nd_get_grad(x), NULL) == 0);
+}
+
 /// nd_autocast lowers what it names, and linear algebra is none of that.
 static void test_linalg_in_autocast_is_as_outside(void **state) {
     (void)state;
@@ -197,6 +210,7 @@ int main(void) {
         ND_TEST(test_what_defines_a_decomposition),
         ND_TEST(test_linalg_has_the_same_bits_on_any_number_of_threads),
         ND_TEST(test_powers_of_matrices),
+        ND_TEST(test_the_power_0_has_a_gradient),
         ND_TEST(test_linalg_in_autocast_is_as_outside),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
