@@ -145,8 +145,9 @@ typedef struct nd_kernel_call {
 // INDEX      An index outside 0 ... n-1 returns ND_ERROR_INVALID_ARGUMENT (negative ones are
 //            resolved by lib/ops). Backends whose memory the host reads also take -n ... -1 in
 //            gather, scatter_add and scatter_reduce, counted from the end.
-//            take: out, x, indices (i64), all contiguous; i[0] = outer, i[1] = number of indices,
-//            i[2] = inner, i[3] = n.
+//            take: out [outer, indices, inner], x [outer, n, inner], indices (i64), the first and last
+//            contiguous; i[0] = outer, i[1] = number of indices, i[2] = inner, i[3] = n; i[4], i[5],
+//            i[6] = x's strides.
 //            gather: out, x, index (i64); iteration space = index's axes; i[0] = axis, i[1] = x's
 //            size there; strides of out, index and x as given, x's stride along the axis is applied
 //            to the index value.

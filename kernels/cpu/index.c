@@ -27,25 +27,63 @@ static bool are_in_range(const int64_t *indices, int64_t count, int64_t n) {
     return !others;
 }
 
-// `count` rows of so many bytes of those at x, by indices that are in range.
+/// Rows that take moves: their bytes, and how far apart rows lie in x.
+typedef struct take_rows {
+    int64_t bytes, apart;
+    int64_t inner, step; ///< of rows that are not dense: elements, and the bytes between them
+} take_rows;
+
+// `count` rows of those at x, by indices that are in range.
 #define TAKE_ROWS(name, row, copy)                                                    \
     static void name(char *out, const char *x, const int64_t *indices, int64_t count, \
-                     int64_t bytes) {                                                 \
-        (void)bytes;                                                                  \
+                     take_rows rows) {                                                \
         for (int64_t i = 0; i < count; i++)                                           \
-            copy(out + i * (row), x + indices[i] * (row), (size_t)(row));             \
+            copy(out + i * (row), x + indices[i] * rows.apart, (size_t)(row));        \
     }
 TAKE_ROWS(take_rows_of_1, 1, memcpy)
 TAKE_ROWS(take_rows_of_2, 2, memcpy)
 TAKE_ROWS(take_rows_of_4, 4, memcpy)
 TAKE_ROWS(take_rows_of_8, 8, memcpy)
-TAKE_ROWS(take_rows_of_any, bytes, nd__bytes_copy)
+TAKE_ROWS(take_rows_of_any, rows.bytes, nd__bytes_copy)
+
+// The same of rows whose elements, of so many bytes, do not lie one behind the other.
+#define TAKE_STRIDED(name, size)                                                      \
+    static void name(char *out, const char *x, const int64_t *indices, int64_t count, \
+                     take_rows rows) {                                                \
+        for (int64_t i = 0; i < count; i++)                                           \
+            for (int64_t k = 0; k < rows.inner; k++)                                  \
+                memcpy(out + i * rows.bytes + k * (size),                             \
+                       x + indices[i] * rows.apart + k * rows.step, size);            \
+    }
+TAKE_STRIDED(take_strided_of_1, 1)
+TAKE_STRIDED(take_strided_of_2, 2)
+TAKE_STRIDED(take_strided_of_4, 4)
+TAKE_STRIDED(take_strided_of_8, 8)
+
+typedef void take_function(char *out, const char *x, const int64_t *indices, int64_t count,
+                           take_rows rows);
+
+static take_function *take_function_of(const take_rows *rows, int64_t size) {
+    if (rows->inner > 1 && rows->step != size)
+        return size == 8   ? take_strided_of_8
+               : size == 4 ? take_strided_of_4
+               : size == 2 ? take_strided_of_2
+                           : take_strided_of_1;
+    return rows->bytes == 4   ? take_rows_of_4
+           : rows->bytes == 8 ? take_rows_of_8
+           : rows->bytes == 2 ? take_rows_of_2
+           : rows->bytes == 1 ? take_rows_of_1
+                              : take_rows_of_any;
+}
 
 static void take_range(void *context, int64_t begin, int64_t end) {
     index_work *work = (index_work *)context;
     const nd_kernel_call *call = work->call;
-    int64_t count = call->attrs.i[1], n = call->attrs.i[3];
-    int64_t row = call->attrs.i[2] * nd__dtype_bytes(call->operand[1].dtype);
+    const int64_t count = call->attrs.i[1], n = call->attrs.i[3];
+    const int64_t size = nd__dtype_bytes(call->operand[1].dtype), outer = call->attrs.i[4] * size;
+    const take_rows rows = {call->attrs.i[2] * size, call->attrs.i[5] * size, call->attrs.i[2],
+                            call->attrs.i[6] * size};
+    take_function *const move = take_function_of(&rows, size);
     char *out = (char *)call->operand[0].data;
     const char *x = (const char *)call->operand[1].data;
     const int64_t *indices = (const int64_t *)call->operand[2].data;
@@ -56,12 +94,7 @@ static void take_range(void *context, int64_t begin, int64_t end) {
         int64_t run = count - first < end - begin ? count - first : end - begin;
         right = uses_all || are_in_range(indices + first, run, n);
         if (right)
-            (row == 4   ? take_rows_of_4
-             : row == 8 ? take_rows_of_8
-             : row == 2 ? take_rows_of_2
-             : row == 1 ? take_rows_of_1
-                        : take_rows_of_any)(out + begin * row, x + begin / count * n * row,
-                                            indices + first, run, row);
+            move(out + begin * rows.bytes, x + begin / count * outer, indices + first, run, rows);
         begin += run;
     }
     if (!right)

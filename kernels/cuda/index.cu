@@ -14,12 +14,17 @@ struct alignas(16) Unit16 {
     uint64_t half[2];
 };
 
+/// Whether the elements of a row lie one behind the other.
+static bool takes_dense_rows(const nd_kernel_call *call) {
+    return call->attrs.i[2] == 1 || call->attrs.i[6] == 1;
+}
+
 template <class T> struct Take {
     const T *x;
     const int64_t *indices;
     T *out;
-    Walk<2> walk; ///< over [outer, indices, inner]; x without the indexed axis, indices
-    int64_t size, inner;
+    Walk<2> walk;      ///< over [outer, indices, inner]; x without the indexed axis, indices
+    int64_t size, row; ///< the second: from row to row of x
     int32_t *out_of_range;
 
     ND_BOTH void operator()(int64_t element) const {
@@ -29,21 +34,29 @@ template <class T> struct Take {
         if (index < 0 || index >= size)
             *out_of_range = 1;
         else
-            out[element] = x[offset[0] + index * inner];
+            out[element] = x[offset[0] + index * row];
     }
 };
 
+/// `bytes` as so many units.
+template <class T> static int64_t units(int64_t bytes) {
+    return bytes / (int64_t)sizeof(T);
+}
+
+/// In units of T, which rows, where they lie dense, and strides are multiples of.
 template <class T>
-static nd_status run_take(const nd_cuda_queue *queue, const nd_kernel_call *call, int64_t inner) {
-    int64_t outer = call->attrs.i[0], count = call->attrs.i[1], size = call->attrs.i[3];
+static nd_status run_take(const nd_cuda_queue *queue, const nd_kernel_call *call) {
+    const int64_t bytes = dtype_bytes(call->operand[0].dtype), *i = call->attrs.i;
+    const int64_t outer = i[0], count = i[1], size = i[3], inner = units<T>(i[2] * bytes);
     Take<T> body{(const T *)call->operand[1].data,
                  (const int64_t *)call->operand[2].data,
                  (T *)call->operand[0].data,
                  Walk<2>(),
                  size,
-                 inner,
+                 units<T>(i[5] * bytes),
                  queue->out_of_range};
-    int64_t outer_stride[2] = {size * inner, 0}, index_stride[2] = {0, 1}, inner_stride[2] = {1, 0};
+    int64_t outer_stride[2] = {units<T>(i[4] * bytes), 0}, index_stride[2] = {0, 1};
+    int64_t inner_stride[2] = {takes_dense_rows(call) ? 1 : i[6], 0};
     body.walk.add_axis(outer, outer_stride);
     body.walk.add_axis(count, index_stride);
     body.walk.add_axis(inner, inner_stride);
@@ -52,20 +65,24 @@ static nd_status run_take(const nd_cuda_queue *queue, const nd_kernel_call *call
     return run_elements(queue, body.walk.count, body);
 }
 
-/// Moves rows in the largest units that rows and addresses are multiples of.
+/// Moves rows in the largest units that rows, strides and addresses are multiples of.
 static nd_status take(const nd_cuda_queue *queue, const nd_kernel_call *call) {
-    uint64_t bytes = (uint64_t)(call->attrs.i[2] * dtype_bytes(call->operand[0].dtype));
-    uint64_t common =
-        bytes | (uint64_t)(uintptr_t)call->operand[0].data | (uintptr_t)call->operand[1].data;
+    const uint64_t bytes = (uint64_t)dtype_bytes(call->operand[0].dtype);
+    const int64_t *i = call->attrs.i;
+    uint64_t common = bytes;
+    if (takes_dense_rows(call))
+        common = bytes * (uint64_t)(i[2] | i[5] | i[4]) |
+                 (uint64_t)(uintptr_t)call->operand[0].data |
+                 (uint64_t)(uintptr_t)call->operand[1].data;
     if (common % 16 == 0)
-        return run_take<Unit16>(queue, call, (int64_t)(bytes / 16));
+        return run_take<Unit16>(queue, call);
     if (common % 8 == 0)
-        return run_take<uint64_t>(queue, call, (int64_t)(bytes / 8));
+        return run_take<uint64_t>(queue, call);
     if (common % 4 == 0)
-        return run_take<uint32_t>(queue, call, (int64_t)(bytes / 4));
+        return run_take<uint32_t>(queue, call);
     if (common % 2 == 0)
-        return run_take<uint16_t>(queue, call, (int64_t)(bytes / 2));
-    return run_take<uint8_t>(queue, call, (int64_t)bytes);
+        return run_take<uint16_t>(queue, call);
+    return run_take<uint8_t>(queue, call);
 }
 
 template <class T> struct Gather {

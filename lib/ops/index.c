@@ -126,6 +126,33 @@ static nd_tensor *run_indexed(const char *name, nd_tensor *result, const nd_kern
     return nd__record(call->op, result, inputs, count, attrs);
 }
 
+/// The stride of axes that can be walked as one; false: there is none.
+static bool common_stride(const nd_tensor *x, int first, int end, int64_t *ret_stride) {
+    int64_t elements = 1;
+    *ret_stride = 1;
+    for (int i = end - 1; i >= first; i--) {
+        if (x->shape[i] == 1)
+            continue;
+        const int64_t stride = nd__tensor_strides(x)[i];
+        if (elements == 1)
+            *ret_stride = stride;
+        else if (stride != *ret_stride * elements)
+            return false;
+        elements *= x->shape[i];
+    }
+    return true;
+}
+
+/// Whether rows are taken from x as it lies: it is walked by three strides, and rows whose elements
+/// lie apart are few beside what a copy of x would read.
+static bool takes_as_it_lies(const nd_tensor *x, int axis, int64_t taken, int64_t inner,
+                             int64_t *ret_strides) {
+    ret_strides[1] = nd__tensor_strides(x)[axis];
+    return common_stride(x, 0, axis, &ret_strides[0]) &&
+           common_stride(x, axis + 1, x->ndim, &ret_strides[2]) &&
+           (inner == 1 || ret_strides[2] == 1 || taken <= x->shape[axis] / 16);
+}
+
 /// `indices` are resolved ones of `given`. To `out`, which is contiguous (NULL: a new tensor).
 static nd_tensor *take_resolved(nd_tensor *out, const nd_tensor *x, const nd_tensor *indices,
                                 const nd_tensor *given, int axis) {
@@ -137,8 +164,12 @@ static nd_tensor *take_resolved(nd_tensor *out, const nd_tensor *x, const nd_ten
         shape[ndim++] = indices->shape[i];
     for (int i = axis + 1; i < x->ndim; i++)
         inner *= shape[ndim++] = x->shape[i];
-    nd_auto nd_tensor *dense = nd__operands_dense("take", x, x->dtype);
-    if (!dense)
+    int64_t lies[3];
+    const bool as_it_lies = takes_as_it_lies(x, axis, indices->numel, inner, lies);
+    const int64_t dense[] = {x->shape[axis] * inner, inner, 1};
+    const int64_t *strides = as_it_lies ? lies : dense;
+    nd_auto nd_tensor *read = as_it_lies ? nd_retain(x) : nd__operands_dense("take", x, x->dtype);
+    if (!read)
         return NULL;
     const nd_tensor *inputs[] = {x, indices};
     nd_tensor *result = nd__out_result("take", out, ND__OUT_APART, (const nd_tensor *[]){x, given},
@@ -150,10 +181,11 @@ static nd_tensor *take_resolved(nd_tensor *out, const nd_tensor *x, const nd_ten
     call.noperands = 3;
     call.ndim = 0;
     call.operand[0] = nd__shape_broadcast_operand(result, ndim, shape);
-    call.operand[1] = nd__shape_broadcast_operand(dense, x->ndim, x->shape);
+    call.operand[1] = nd__shape_broadcast_operand(read, x->ndim, x->shape);
     call.operand[2] = nd__shape_broadcast_operand(indices, indices->ndim, indices->shape);
-    const int64_t attrs[] = {outer, indices->numel, inner, x->shape[axis]};
-    for (int i = 0; i < 4; i++)
+    const int64_t attrs[] = {outer,      indices->numel, inner,     x->shape[axis],
+                             strides[0], strides[1],     strides[2]};
+    for (int i = 0; i < 7; i++)
         call.attrs.i[i] = attrs[i];
     return run_indexed("take", result, &call, inputs, 2, &(nd_op_attrs){.i = {axis}},
                        x->shape[axis]);

@@ -4,15 +4,24 @@
 
 #define TOLERANCE 64
 
-static nd_status take(nd_dtype dtype, int64_t outer, int64_t count, int64_t inner, int64_t n,
-                      int64_t *index) {
+/// By x's strides; 0: contiguous.
+static nd_status take_by(nd_dtype dtype, int64_t outer, int64_t count, int64_t inner, int64_t n,
+                         int64_t *index, const int64_t *by) {
+    const int64_t dense[] = {n * inner, inner, 1}, *strides = by ? by : dense;
     nd_kernel_call call = {
-        .op = ND_OP_take, .noperands = 3, .attrs = {.i = {outer, count, inner, n}}};
+        .op = ND_OP_take,
+        .noperands = 3,
+        .attrs = {.i = {outer, count, inner, n, strides[0], strides[1], strides[2]}}};
     int64_t length = outer * count * inner;
     call.operand[0] = contiguous(&call, values(dtype, length), dtype);
-    call.operand[1] = contiguous(&call, values(dtype, outer * n * inner), dtype);
+    call.operand[1] = contiguous(&call, values(dtype, 2 * outer * n * inner), dtype);
     call.operand[2] = contiguous(&call, index, ND_I64);
     return both(&call, 1, &length, 0);
+}
+
+static nd_status take(nd_dtype dtype, int64_t outer, int64_t count, int64_t inner, int64_t n,
+                      int64_t *index) {
+    return take_by(dtype, outer, count, inner, n, index, NULL);
 }
 
 void test_take_agrees(void **state) {
@@ -23,6 +32,12 @@ void test_take_agrees(void **state) {
             take((nd_dtype)dtype, 3, 50, inner, 7, indices(50, 7));
             take((nd_dtype)dtype, 1, 1, inner, 1, indices(1, 1));
             take((nd_dtype)dtype, 2, 0, inner, 4, indices(0, 4));
+            // Rows of a wider table, rows that repeat, rows and planes the other way round.
+            take_by((nd_dtype)dtype, 3, 50, inner, 7, indices(50, 7),
+                    (int64_t[]){14 * inner, 2 * inner, 1});
+            take_by((nd_dtype)dtype, 3, 50, inner, 7, indices(50, 7), (int64_t[]){0, inner, 1});
+            take_by((nd_dtype)dtype, 3, 50, inner, 7, indices(50, 7), (int64_t[]){1, 3, 21});
+            take_by((nd_dtype)dtype, 3, 50, inner, 7, indices(50, 7), (int64_t[]){1, 6, 2 * 21});
             free_values();
         }
 }

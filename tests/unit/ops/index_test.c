@@ -58,6 +58,28 @@ static void test_take(void **state) {
     check_take(table, many, 0);
 }
 
+/// Every order of the axes of a tensor, cut along one of them, some of size 1, few indices and many.
+static void test_take_of_tables_as_they_lie(void **state) {
+    (void)state;
+    static const int orders[][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2},
+                                    {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
+    static const int64_t shapes[][3] = {{6, 40, 5}, {1, 40, 5}, {6, 40, 1}, {40, 1, 6}};
+    for (size_t d = 0; d < COUNT_OF(all); d++)
+        for (size_t s = 0; s < COUNT_OF(shapes); s++)
+            for (size_t o = 0; o < COUNT_OF(orders); o++)
+                for (int axis = 0; axis < 3; axis++) {
+                    nd_auto nd_tensor *x = random_dense(3, shapes[s], all[d], -3, 3);
+                    nd_auto nd_tensor *turned = nd_permute(x, 3, orders[o]);
+                    const int cut = (int)((s + o) % 3);
+                    nd_auto nd_tensor *part = nd_slice(turned, 0, INT64_MAX, 2, cut);
+                    int64_t size = nd_get_size(part, axis);
+                    nd_auto nd_tensor *few = random_indices(DENSE, ND_SHAPE(2), ND_I64, size);
+                    nd_auto nd_tensor *many = random_indices(DENSE, ND_SHAPE(50), ND_I32, size);
+                    check_take(part, few, axis);
+                    check_take(part, many, axis);
+                }
+}
+
 static void check_gather(const nd_tensor *x, int axis, const nd_tensor *index) {
     nd_auto nd_tensor *y = nd_gather(x, index, axis);
     assert_handle(y);
@@ -272,6 +294,7 @@ static void test_indices_of_empty_rows(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_take),
+        ND_TEST(test_take_of_tables_as_they_lie),
         ND_TEST(test_gather_and_scatter_add),
         ND_TEST(test_scatter_add_of_expanded_rows),
         ND_TEST(test_one_hot),
