@@ -1,7 +1,9 @@
 // Chooses the instruction set once and sends each call to its family's kernel.
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/families.h"
+#include "kernels/cpu/fftw.h"
 #include "kernels/cpu/float_mode.h"
+#include "kernels/cpu/onednn_plan.h"
 #include "kernels/cpu/scratch.h"
 #include "lib/base/pool.h"
 #include <stdatomic.h>
@@ -256,6 +258,10 @@ nd_status nd__cpu_launch_sparing(const nd_kernel_call *call) {
 
 uint64_t nd__cpu_trim(void) {
     const uint64_t before = nd__cpu_scratch_bytes();
+    nd__fftw_plan_trim(); // what their libraries have for them is not known
+#if ND_HAVE_ONEDNN
+    nd__conv_plan_trim();
+#endif
     nd__cpu_scratch_trim();
     nd__pool_end_workers();
     const uint64_t after = nd__cpu_scratch_bytes();

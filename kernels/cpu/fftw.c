@@ -96,8 +96,8 @@ static void empty_slot(int slot) {
     cache.plans[slot] = NULL;
 }
 
-/// At exit. A plan that another thread is running is left to it.
-__attribute__((destructor)) static void clear_cache(void) {
+/// Also at exit. A plan that another thread is running is left to it.
+__attribute__((destructor)) void nd__fftw_plan_trim(void) {
     pthread_mutex_lock(&cache.lock);
     for (int i = 0; i < PLANS; i++)
         if (cache.plans[i] && cache.plans[i]->users == 0)

@@ -40,6 +40,8 @@ bool nd__fftw_exists(nd_dtype dtype);
 nd__fftw_plan *nd__fftw_plan_acquire(nd_dtype dtype, nd__fftw_kind kind, int n, void *in,
                                      void *out);
 void nd__fftw_plan_release(nd__fftw_plan *plan);
+/// Gives back all plans that nobody is running.
+void nd__fftw_plan_trim(void);
 
 /// Transforms one line, as it is: nothing is scaled. From any number of threads. False: there is no
 /// memory.

@@ -32,10 +32,9 @@ static void destroy_plan(nd__conv_plan *plan) {
     free(plan);
 }
 
-/// At exit. A plan that another thread is running is left to it.
-__attribute__((destructor)) static void clear_cache(void) {
+/// Whether all plans could go: one that another thread is running is left to it.
+static bool clear_plans(void) {
     bool used = false;
-    pthread_mutex_lock(&cache.lock);
     for (int i = 0; i < PLANS; i++) {
         if (cache.plans[i] && cache.plans[i]->users > 0) {
             used = true;
@@ -44,7 +43,26 @@ __attribute__((destructor)) static void clear_cache(void) {
         destroy_plan(cache.plans[i]);
         cache.plans[i] = NULL;
     }
-    if (cache.engine && !used) {
+    return !used;
+}
+
+void nd__conv_plan_trim(void) {
+    pthread_mutex_lock(&cache.lock);
+    clear_plans();
+    int kept = 0;
+    // oneDNN itself keeps what it has made, too, as many as it was told; without a room of none in
+    // between they stay.
+    if (cache.engine && dnnl_get_primitive_cache_capacity(&kept) == dnnl_success && kept > 0) {
+        dnnl_set_primitive_cache_capacity(0);
+        dnnl_set_primitive_cache_capacity(kept);
+    }
+    pthread_mutex_unlock(&cache.lock);
+}
+
+/// At exit.
+__attribute__((destructor)) static void clear_cache(void) {
+    pthread_mutex_lock(&cache.lock);
+    if (clear_plans() && cache.engine) {
         dnnl_engine_destroy(cache.engine);
         cache.engine = NULL;
     }

@@ -33,5 +33,7 @@ typedef struct nd__conv_plan {
 /// ND_ERROR_OUT_OF_MEMORY: there is no room to make it now. On a thread for which oneDNN starts none.
 nd_status nd__conv_plan_acquire(nd_op op, const nd__conv_part *part, nd__conv_plan **ret_plan);
 void nd__conv_plan_release(nd__conv_plan *plan);
+/// Gives back all plans that nobody is running.
+void nd__conv_plan_trim(void);
 #endif
 #endif
