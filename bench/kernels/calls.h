@@ -29,6 +29,7 @@ typedef struct operands {
     const nd_tensor *short_rows;    ///< x as [n * n / 16, 16]
     const nd_tensor *images;        ///< x as [batch, channels, height, width]
     const nd_tensor *leaf, *leaf2;  ///< x and y, which require a gradient
+    const nd_tensor *high;          ///< between 1 and 4, which does, too
     const nd_tensor *weight, *bias; ///< [n], which do, too
 
     // Of the usual shapes; made by operands_of_shapes().

@@ -31,6 +31,15 @@ static const nd_tensor *leaf(uint64_t seed, double root, int ndim, const int64_t
     return NULL;
 }
 
+/// Between 1 and 4, and requires a gradient.
+static const nd_tensor *high_leaf(uint64_t seed, int ndim, const int64_t *shape) {
+    nd_tensor *x = nd_retain(uniform(seed, ndim, shape, 1, 4));
+    if (nd_set_requires_grad(x, true) == ND_OK)
+        return nd_tmp(x);
+    nd_release(x);
+    return NULL;
+}
+
 /// x as a batch of images, whose channels are as many as a row of the image is long or twice that.
 static const nd_tensor *as_images(const nd_tensor *x, int64_t n) {
     int64_t side = n == 32 ? 8 : n == 1024 ? 32 : 64, channels = n == 1024 ? 64 : 2 * side;
@@ -61,6 +70,7 @@ bool operands_of_size(operands *in, int64_t n) {
     in->images = as_images(in->x, n);
     in->leaf = leaf(11, 1, 2, shape);
     in->leaf2 = leaf(12, 1, 2, shape);
+    in->high = high_leaf(15, 2, shape);
     in->weight = leaf(13, 1, ND_SHAPE(n));
     in->bias = leaf(14, 1, ND_SHAPE(n));
     return in->bias != NULL;

@@ -176,7 +176,7 @@ def differentiated(call, *inputs):
 def gradient_calls(n):
     x, y = leaf(1, n, n), leaf(1, n, n)
     plain, above, positive = uniform(-1, 1, n, n), uniform(1, 4, n, n), uniform(0.1, 4, n, n)
-    weight, bias = leaf(1, n), leaf(1, n)
+    weight, bias, high = leaf(1, n), leaf(1, n), uniform(1, 4, n, n).requires_grad_()
     mask, index, rows = plain > above - 2.5, torch.randint(0, n, (n, n)), torch.randint(0, n, (n,))
     work = {
         "mul": (lambda: x * y, x, y),
@@ -207,6 +207,41 @@ def gradient_calls(n):
         "where": (lambda: torch.where(mask, x, y), x, y),
         "take_axis0": (lambda: x.index_select(0, rows), x),
         "gather_axis1": (lambda: x.gather(1, index), x),
+        "add": (lambda: x + y, x, y),
+        "maximum": (lambda: torch.maximum(x, y), x, y),
+        "mul_row": (lambda: x * weight, x, weight),
+        "abs": (lambda: x.abs(), x),
+        "log": (lambda: high.log(), high),
+        "sqrt": (lambda: high.sqrt(), high),
+        "sin": (lambda: x.sin(), x),
+        "cos": (lambda: x.cos(), x),
+        "erf": (lambda: torch.erf(x), x),
+        "pow_3": (lambda: x**3, x),
+        "pow": (lambda: high**x, high, x),
+        "hardtanh": (lambda: functional.hardtanh(x, -0.5, 0.5), x),
+        "clip": (lambda: x.clamp(-0.5, 0.5), x),
+        "masked_fill": (lambda: x.masked_fill(mask, 0.0), x),
+        "mean": (lambda: x.mean(), x),
+        "sum_axis0": (lambda: x.sum(0), x),
+        "max_axis0": (lambda: x.amax(0), x),
+        "var_axis0": (lambda: x.var(0), x),
+        "var_axis1": (lambda: x.var(1), x),
+        "norm": (lambda: torch.linalg.vector_norm(x), x),
+        "logsumexp": (lambda: torch.logsumexp(x, 1), x),
+        "cumsum_axis0": (lambda: x.cumsum(0), x),
+        "cumsum_axis1": (lambda: x.cumsum(1), x),
+        "softmax_axis0": (lambda: torch.softmax(x, 0), x),
+        "transpose": (lambda: x.t().contiguous(), x),
+        "concat": (lambda: torch.cat((x, y), 1), x, y),
+        "stack": (lambda: torch.stack((x, y)), x, y),
+        "flip": (lambda: x.flip(1), x),
+        "roll": (lambda: x.roll(3, 1), x),
+        "tril": (lambda: x.tril(), x),
+        "take_axis1": (lambda: x.index_select(1, rows), x),
+        "gather_axis0": (lambda: x.gather(0, index), x),
+        "scatter_add_axis1": (lambda: x.scatter_add(1, index, y), x, y),
+        "sort": (lambda: x.sort(dim=1, stable=True)[0], x),
+        "dropout": (lambda: functional.dropout(x, 0.5), x),
     }
     return {name + "_backward": call for name, call in work.items()}
 
