@@ -22,6 +22,9 @@ static _Atomic bool is_taken[RESERVE];
 /// The status of a thread that has got none of these either.
 static _Thread_local nd_status without_message;
 
+/// Errors that the thread has set.
+static _Thread_local unsigned count;
+
 /// The thread's error: what a callback has to itself while one runs (nd__error_begin). NULL: there
 /// was none so far.
 static inline nd_error_state *last(void) {
@@ -115,10 +118,33 @@ nd_status nd__error(nd_status status, const char *format, ...) {
         // Bytes of a file, or a name, may be anything.
         nd__utf8_print(error->message, sizeof error->message, message, strlen(message));
         error->status = status;
+        error->count = ++count;
     } else {
         without_message = status;
     }
     return status;
+}
+
+unsigned nd__error_count(void) {
+    return count;
+}
+
+/// Where the name of an operation ends that a message begins with; NULL: with none.
+static const char *end_of_name(const char *message) {
+    const char *end = message;
+    while ((*end >= 'a' && *end <= 'z') || (*end >= '0' && *end <= '9') || *end == '_')
+        end++;
+    return end > message && end[0] == ':' && end[1] == ' ' ? end : NULL;
+}
+
+void nd__error_named_end(const nd_error_name *named) {
+    const nd_error_state *error = count == named->before ? NULL : last();
+    // Behind errors that did not matter the one from before has been put back.
+    if (!error || error->status == ND_OK || (int)(error->count - named->before) <= 0)
+        return;
+    const char *rest = end_of_name(error->message);
+    if (rest)
+        nd__error(error->status, "%s%s", named->name, rest);
 }
 
 const char *nd__error_reason(int number) {
@@ -135,6 +161,7 @@ nd_status nd__error_null(const char *operation, const char *argument) {
 
 static void copy(nd_error_state *to, const nd_error_state *from) {
     to->status = from->status;
+    to->count = from->count;
     if (from->status != ND_OK)
         __builtin_memcpy(to->message, from->message, sizeof to->message);
 }
@@ -144,7 +171,7 @@ void nd__error_save(nd_error_state *ret_state) {
     if (error)
         copy(ret_state, error);
     else
-        *ret_state->message = 0, ret_state->status = without_message;
+        *ret_state->message = 0, ret_state->count = count, ret_state->status = without_message;
 }
 
 void nd__error_restore(const nd_error_state *state) {

@@ -17,12 +17,27 @@ const char *nd__error_reason(int number);
 /// NULL".
 nd_status nd__error_null(const char *operation, const char *argument);
 
+/// In a function that is made of operations: from here to the end of the block, an error that one of
+/// them sets begins with `name` in place of the operation's own, since the program called this one. An
+/// error from before is left alone, and so is a message that begins with no operation.
+#define ND__ERROR_NAMED(name)                             \
+    __attribute__((cleanup(nd__error_named_end), unused)) \
+    const nd_error_name nd__error_named = {name, nd__error_count()}
+typedef struct nd_error_name {
+    const char *name;
+    unsigned before;
+} nd_error_name;
+/// How many errors the thread has set.
+unsigned nd__error_count(void);
+void nd__error_named_end(const nd_error_name *named);
+
 /// The thread's error, to be put back after something whose failures do not matter.
 #define ND__MESSAGE_SIZE 1024
 typedef struct nd_error_state nd_error_state;
 struct nd_error_state {
     nd_status status;
-    char message[ND__MESSAGE_SIZE]; ///< meaningless when the status is ND_OK
+    unsigned count;                 ///< nd__error_count() when it was set
+    char message[ND__MESSAGE_SIZE]; ///< both meaningless when the status is ND_OK
 };
 void nd__error_save(nd_error_state *ret_state);
 void nd__error_restore(const nd_error_state *state);

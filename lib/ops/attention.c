@@ -449,6 +449,7 @@ static nd_status attend(const attention *a, bool by_kernel, nd_tensor **ret_resu
 
 nd_tensor *nd_attention(const nd_tensor *query, const nd_tensor *key, const nd_tensor *value,
                         const nd_tensor *mask, const nd_attention_options *options) {
+    ND__ERROR_NAMED("attention");
     ND__AUTOCAST(lower, query, key, value, nd_attention(x0, x1, x2, mask, options))
     attention a = {.inputs = {(nd_tensor *)(uintptr_t)query, (nd_tensor *)(uintptr_t)key,
                               (nd_tensor *)(uintptr_t)value, (nd_tensor *)(uintptr_t)mask}};

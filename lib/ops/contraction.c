@@ -239,6 +239,7 @@ nd_tensor *nd__contraction_run(const char *name, nd__term *terms, size_t count, 
 // -------------------------------------------------------------------------------------------------
 
 nd_tensor *nd_outer(const nd_tensor *a, const nd_tensor *b) {
+    ND__ERROR_NAMED("outer");
     if (nd__operands_check_pair("outer", "a", a, "b", b) != ND_OK)
         return NULL;
     if (a->ndim != 1 || b->ndim != 1) {
@@ -270,6 +271,7 @@ static nd_status check_vectors(const char *name, const nd_tensor *a, const nd_te
 }
 
 nd_tensor *nd_vecdot(const nd_tensor *a, const nd_tensor *b, int axis) {
+    ND__ERROR_NAMED("vecdot");
     if (check_vectors("vecdot", a, b, axis) != ND_OK)
         return NULL;
     nd_auto nd_tensor *a_last = nd_moveaxis(a, axis, -1);
@@ -282,6 +284,7 @@ nd_tensor *nd_vecdot(const nd_tensor *a, const nd_tensor *b, int axis) {
 }
 
 nd_tensor *nd_cross(const nd_tensor *a, const nd_tensor *b, int axis) {
+    ND__ERROR_NAMED("cross");
     if (check_vectors("cross", a, b, axis) != ND_OK)
         return NULL;
     char text[ND__SHAPE_TEXT];
@@ -316,6 +319,7 @@ static nd_status check_tensordot(const nd_tensor *a, const nd_tensor *b, int nax
 
 nd_tensor *nd_tensordot(const nd_tensor *a, const nd_tensor *b, int naxes, const int *a_axes,
                         const int *b_axes) {
+    ND__ERROR_NAMED("tensordot");
     if (check_tensordot(a, b, naxes, a_axes, b_axes) != ND_OK)
         return NULL;
     nd__term terms[2] = {{.ndim = a->ndim}, {.ndim = b->ndim}};
@@ -353,6 +357,7 @@ nd_tensor *nd_tensordot(const nd_tensor *a, const nd_tensor *b, int naxes, const
 }
 
 nd_tensor *nd_kron(const nd_tensor *a, const nd_tensor *b) {
+    ND__ERROR_NAMED("kron");
     if (nd__operands_check_pair("kron", "a", a, "b", b) != ND_OK)
         return NULL;
     int ndim = a->ndim > b->ndim ? a->ndim : b->ndim;

@@ -3,6 +3,7 @@
 #include "lib/base/error.h"
 #include "lib/base/versioned.h"
 #include "lib/ops/autocast.h"
+#include "lib/ops/index.h"
 #include "lib/ops/nll_loss.h"
 #include "lib/ops/operands.h"
 #include "lib/ops/precision.h"
@@ -86,8 +87,18 @@ static nd_tensor *smoothed(const nd_tensor *log_probabilities, const nd_tensor *
     return nd_div(sum, total);
 }
 
+/// Behind a refusal of targets: says which it was, where there is one.
+static void say_which_target(const nd_tensor *targets, int64_t classes, int64_t ignored) {
+    nd_stray stray;
+    if (nd_error_get_status() == ND_ERROR_INVALID_ARGUMENT && classes > 0 &&
+        nd__index_find_outside(targets, 0, classes - 1, &ignored, &stray))
+        nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: a target is outside 0 ... %lld: %s", name,
+                  (long long)classes - 1, stray.text);
+}
+
 nd_tensor *nd_cross_entropy_with(const nd_tensor *logits, const nd_tensor *targets,
                                  const nd_tensor *weight, const nd_cross_entropy_options *options) {
+    ND__ERROR_NAMED("cross_entropy_with");
     nd_cross_entropy_options o;
     nd_dtype dtype;
     if (check(logits, targets, options, &o, &dtype) != ND_OK)
@@ -103,5 +114,7 @@ nd_tensor *nd_cross_entropy_with(const nd_tensor *logits, const nd_tensor *targe
         o.label_smoothing == 0.0 || o.reduction > ND_REDUCTION_NONE
             ? nd_nll_loss(log_probabilities, classes, weight, o.ignored, o.reduction)
             : smoothed(log_probabilities, classes, weight, &o, axis);
+    if (!loss && o.reduction <= ND_REDUCTION_NONE)
+        say_which_target(classes, log_probabilities->shape[axis], o.ignored);
     return loss ? nd__operands_as_dtype(loss, nd__autocast_result(logits->dtype)) : NULL;
 }

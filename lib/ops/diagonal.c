@@ -39,12 +39,14 @@ static nd_tensor *diagonal_of(const nd_tensor *x, int64_t offset, int axis1, int
 }
 
 nd_tensor *nd_diagonal(const nd_tensor *x, int64_t offset, int axis1, int axis2) {
+    ND__ERROR_NAMED("diagonal");
     if (nd__tensor_check_operand("diagonal", "x", x) != ND_OK)
         return NULL;
     return diagonal_of(x, offset, axis1, axis2);
 }
 
 nd_tensor *nd_trace(const nd_tensor *x, int64_t offset) {
+    ND__ERROR_NAMED("trace");
     if (nd__tensor_check_operand("trace", "x", x) != ND_OK)
         return NULL;
     if (x->ndim < 2) {
@@ -58,6 +60,7 @@ nd_tensor *nd_trace(const nd_tensor *x, int64_t offset) {
 }
 
 nd_tensor *nd_diff(const nd_tensor *x, int64_t order, int axis) {
+    ND__ERROR_NAMED("diff");
     if (nd__tensor_check_operand("diff", "x", x) != ND_OK)
         return NULL;
     axis = nd__shape_resolve_axis("diff", axis, x->ndim);
@@ -95,6 +98,7 @@ static nd_status check_inputs(const char *name, size_t count, const nd_tensor *c
 
 nd_status nd_broadcast_arrays(size_t count, const nd_tensor *const *inputs,
                               nd_tensor **ret_results) {
+    ND__ERROR_NAMED("broadcast_arrays");
     const char *name = "broadcast_arrays";
     nd_status status = check_inputs(name, count, inputs, ret_results);
     int64_t shape[2][ND_MAX_DIMS];
@@ -115,6 +119,7 @@ nd_status nd_broadcast_arrays(size_t count, const nd_tensor *const *inputs,
 
 nd_status nd_meshgrid(size_t count, const nd_tensor *const *inputs, nd_indexing indexing,
                       nd_tensor **ret_results) {
+    ND__ERROR_NAMED("meshgrid");
     nd_status status = check_inputs("meshgrid", count, inputs, ret_results);
     if (status != ND_OK)
         return status;

@@ -105,6 +105,7 @@ static nd_status drop_in_one(const nd_tensor *x, dropout *of, nd_tensor **ret_re
 // -------------------------------------------------------------------------------------------------
 
 nd_tensor *nd_dropout(const nd_tensor *x, nd_key key, double p, bool training) {
+    ND__ERROR_NAMED("dropout");
     nd_status status = nd__tensor_check_operand("dropout", "x", x);
     if (status == ND_OK && !nd__dtype_is_float(x->dtype))
         status = nd__error(ND_ERROR_DTYPE, "dropout: x is %s and must be of floats",

@@ -160,6 +160,7 @@ static nd_status check_operands(const char *equation, size_t count,
 }
 
 nd_tensor *nd_einsum(const char *equation, size_t count, const nd_tensor *const *operands) {
+    ND__ERROR_NAMED("einsum");
     if (check_operands(equation, count, operands) != ND_OK)
         return NULL;
     nd__term *terms = nd__pressure_alloc_zeroed(count * sizeof *terms);

@@ -41,6 +41,7 @@ static nd_tensor *elsewhere(const nd_tensor *indices, int64_t row, int64_t rows)
 }
 
 nd_tensor *nd_embedding(const nd_tensor *weight, const nd_tensor *indices, int64_t padding) {
+    ND__ERROR_NAMED("embedding");
     if (check_embedding(weight, indices, padding) != ND_OK)
         return NULL;
     nd_auto nd_tensor *rows = nd_take(weight, indices, 0);
@@ -54,6 +55,7 @@ nd_tensor *nd_embedding(const nd_tensor *weight, const nd_tensor *indices, int64
 
 nd_status nd_embedding_out(const nd_tensor *weight, const nd_tensor *indices, int64_t padding,
                            nd_tensor *out) {
+    ND__ERROR_NAMED("embedding");
     nd_status status = check_embedding(weight, indices, padding);
     return status == ND_OK ? nd_take_out(weight, indices, 0, out) : status;
 }

@@ -191,6 +191,7 @@ static nd_status make_map(const char *name, nd_op op, int axis, int64_t size, in
 
 static nd_tensor *transformed(const char *name, nd_op op, const nd_tensor *x, int64_t n, int axis,
                               int sign, nd_fft_norm norm) {
+    ND__ERROR_NAMED(name);
     nd_auto nd_tensor *given = operand(name, x, op, norm);
     int along = given ? nd__shape_resolve_axis(name, axis, axes_of(x, op)) : -1;
     nd__fft_map map;
@@ -265,6 +266,7 @@ static nd_status make_plan(const char *name, nd_op last, const nd_tensor *x, int
 static nd_tensor *transformed_axes(const char *name, nd_op last, const nd_tensor *x, int naxes,
                                    const int64_t *sizes, const int *axes, int sign,
                                    nd_fft_norm norm) {
+    ND__ERROR_NAMED(name);
     nd_tensor *result = operand(name, x, last, norm);
     plan p;
     if (result && make_plan(name, last, x, naxes, sizes, axes, sign, norm, &p) != ND_OK) {
@@ -322,6 +324,7 @@ static nd_tensor *as_frequencies(nd_tensor *cycles, int64_t n, double spacing, n
 }
 
 nd_tensor *nd_fftfreq(int64_t n, double spacing, nd_dtype dtype) {
+    ND__ERROR_NAMED("fftfreq");
     if (check_frequencies("fftfreq", n, spacing, dtype) != ND_OK)
         return NULL;
     nd_auto nd_tensor *positive = nd_arange(0, n - n / 2, 1, ND_F64);
@@ -331,6 +334,7 @@ nd_tensor *nd_fftfreq(int64_t n, double spacing, nd_dtype dtype) {
 }
 
 nd_tensor *nd_rfftfreq(int64_t n, double spacing, nd_dtype dtype) {
+    ND__ERROR_NAMED("rfftfreq");
     if (check_frequencies("rfftfreq", n, spacing, dtype) != ND_OK)
         return NULL;
     return as_frequencies(nd_arange(0, n / 2 + 1, 1, ND_F64), n, spacing, dtype);
@@ -338,6 +342,7 @@ nd_tensor *nd_rfftfreq(int64_t n, double spacing, nd_dtype dtype) {
 
 static nd_tensor *shifted(const char *name, const nd_tensor *x, int naxes, const int *axes,
                           bool back) {
+    ND__ERROR_NAMED(name);
     if (nd__tensor_check_operand(name, "x", x) != ND_OK)
         return NULL;
     int mask = nd__operands_axes_mask(name, x, naxes, axes);

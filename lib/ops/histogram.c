@@ -38,6 +38,7 @@ static nd_tensor *added(const char *name, const nd_tensor *places, const nd_tens
 }
 
 nd_tensor *nd_histogram(const nd_tensor *x, const nd_tensor *edges, const nd_tensor *weights) {
+    ND__ERROR_NAMED("histogram");
     if (nd__operands_check_pair("histogram", "x", x, "edges", edges) != ND_OK ||
         check_weights("histogram", x, weights) != ND_OK)
         return NULL;
@@ -61,6 +62,7 @@ nd_tensor *nd_histogram(const nd_tensor *x, const nd_tensor *edges, const nd_ten
 }
 
 nd_tensor *nd_bincount(const nd_tensor *x, const nd_tensor *weights, int64_t minimum) {
+    ND__ERROR_NAMED("bincount");
     if (nd__tensor_check_operand("bincount", "x", x) != ND_OK ||
         check_weights("bincount", x, weights) != ND_OK)
         return NULL;

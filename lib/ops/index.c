@@ -17,6 +17,7 @@
 #include <nd/out.h>
 #include <nd/sorting.h>
 #include <nd/threads.h>
+#include <stdio.h>
 
 /// index < 0 ? index + size : index, on the device. Unrecorded, because it is made of integers.
 static nd_tensor *wrap_on_device(const nd_tensor *indices, int64_t size) {
@@ -26,9 +27,51 @@ static nd_tensor *wrap_on_device(const nd_tensor *indices, int64_t size) {
     return shifted ? nd_where(negative, shifted, indices) : NULL;
 }
 
-static nd_status outside(const char *name, int64_t size) {
-    return nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: an index is outside %lld ... %lld", name,
-                     (long long)-size, (long long)size - 1);
+/// An integer as int64, beyond whose range its end.
+static int64_t as_i64(nd_number number) {
+    int64_t value;
+    return nd__number_is_i64(number, &value) ? value : INT64_MAX;
+}
+
+bool nd__index_find_outside(const nd_tensor *indices, int64_t low, int64_t high,
+                            const int64_t *spared, nd_stray *ret_stray) {
+    if (!nd__registry_backend(indices->device.kind)->host_accessible)
+        return false;
+    const char *data = indices->data;
+    const int64_t bytes = nd__dtype_bytes[indices->dtype];
+    for (int64_t i = 0; i < indices->numel; i++) {
+        int64_t place[ND_MAX_DIMS], offset = 0, rest = i;
+        for (int axis = indices->ndim - 1; axis >= 0; axis--) {
+            place[axis] = rest % indices->shape[axis];
+            rest /= indices->shape[axis];
+            offset += place[axis] * nd__tensor_strides(indices)[axis];
+        }
+        nd_number number = nd__number_at(indices->dtype, data + offset * bytes);
+        int64_t value = as_i64(number);
+        if ((value >= low && value <= high) || (spared && value == *spared))
+            continue;
+        char value_text[ND__NUMBER_TEXT], place_text[ND__SHAPE_TEXT];
+        snprintf(ret_stray->text, sizeof ret_stray->text, indices->ndim > 0 ? "%s at %s" : "%s",
+                 nd__number_text(value_text, number),
+                 nd__shape_text(place_text, indices->ndim, place));
+        return true;
+    }
+    return false;
+}
+
+nd_status nd__index_refuse(const char *name, const char *what, const nd_tensor *indices,
+                           int64_t low, int64_t high) {
+    nd_stray stray;
+    const bool found = nd__index_find_outside(indices, low, high, NULL, &stray);
+    return nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: %s is outside %lld ... %lld%s%s", name, what,
+                     (long long)low, (long long)high, found ? ": " : "", found ? stray.text : "");
+}
+
+nd_status nd__index_refuse_place(const char *name, const nd_tensor *indices, int64_t size) {
+    if (size > 0)
+        return nd__index_refuse(name, "an index", indices, -size, size - 1);
+    return nd__error(ND_ERROR_INVALID_ARGUMENT,
+                     "%s: there are indices, and the axis has no elements", name);
 }
 
 /// What is done about indices before the kernel sees them.
@@ -41,6 +84,7 @@ typedef enum index_care {
 /// for the kernel to find.
 static nd_tensor *resolve_indices(const char *name, const nd_tensor *indices, int64_t size,
                                   index_care care) {
+    ND__ERROR_NAMED(name);
     nd_auto nd_tensor *dense = nd__operands_dense(name, indices, ND_I64);
     if (!dense || care == AS_GIVEN)
         return nd_steal(&dense);
@@ -53,7 +97,7 @@ static nd_tensor *resolve_indices(const char *name, const nd_tensor *indices, in
         highest = values[i] > highest ? values[i] : highest;
     }
     if (lowest < -size || highest >= size) {
-        outside(name, size);
+        nd__index_refuse_place(name, dense, size);
         return NULL;
     }
     return lowest < 0 ? wrap_on_device(dense, size) : nd_steal(&dense);
@@ -108,7 +152,7 @@ static nd_status check_unread(const char *name, const nd_tensor *indices, int64_
     if (!low || !high || nd_get_item_i64(low, &lowest) != ND_OK ||
         nd_get_item_i64(high, &highest) != ND_OK)
         return nd_error_get_status();
-    return lowest < 0 || highest >= size ? outside(name, size) : ND_OK;
+    return lowest < 0 || highest >= size ? nd__index_refuse_place(name, indices, size) : ND_OK;
 }
 
 /// Runs a call whose indices, inputs[1], may turn out to be out of range.
@@ -119,7 +163,7 @@ static nd_tensor *run_indexed(const char *name, nd_tensor *result, const nd_kern
                                          : check_unread(name, inputs[1], size);
     if (status != ND_OK) {
         if (status == ND_ERROR_INVALID_ARGUMENT)
-            outside(name, size);
+            nd__index_refuse_place(name, inputs[1], size);
         nd_object_release(result);
         return NULL;
     }
@@ -381,6 +425,7 @@ nd_status nd__index_scatter_add_to(nd_tensor *sums, const nd_tensor *source, con
 
 nd_tensor *nd_scatter_add(const nd_tensor *x, const nd_tensor *index, const nd_tensor *source,
                           int axis) {
+    ND__ERROR_NAMED("scatter_add");
     const char *name = "scatter_add";
     if (nd__index_check_scatter(name, x, index, source) != ND_OK)
         return NULL;
@@ -395,6 +440,7 @@ nd_tensor *nd_scatter_add(const nd_tensor *x, const nd_tensor *index, const nd_t
 }
 
 nd_tensor *nd_one_hot(const nd_tensor *indices, int64_t classes, nd_dtype dtype) {
+    ND__ERROR_NAMED("one_hot");
     if (nd__tensor_check_operand("one_hot", "indices", indices) != ND_OK ||
         check_indices("one_hot", indices) != ND_OK)
         return NULL;
@@ -427,7 +473,7 @@ nd_tensor *nd_one_hot(const nd_tensor *indices, int64_t classes, nd_dtype dtype)
     call.attrs.i[1] = classes;
     nd_status status = nd__launch("one_hot", indices->device, &call);
     if (status == ND_ERROR_INVALID_ARGUMENT)
-        nd__error(status, "one_hot: an index is outside 0 ... %lld", (long long)classes - 1);
+        nd__index_refuse("one_hot", "an index", dense, 0, classes - 1);
     return status == ND_OK ? nd_steal(&result) : NULL;
 }
 
@@ -439,6 +485,7 @@ static int64_t count_true(const nd_tensor *mask) {
 }
 
 nd_tensor *nd_masked_select(const nd_tensor *x, const nd_tensor *mask) {
+    ND__ERROR_NAMED("masked_select");
     if (nd__operands_check_pair("masked_select", "x", x, "mask", mask) != ND_OK)
         return NULL;
     char x_text[ND__SHAPE_TEXT], mask_text[ND__SHAPE_TEXT];
@@ -475,6 +522,7 @@ nd_tensor *nd_masked_select(const nd_tensor *x, const nd_tensor *mask) {
 }
 
 nd_tensor *nd_nonzero(const nd_tensor *x) {
+    ND__ERROR_NAMED("nonzero");
     static const char name[] = "nonzero";
     if (nd__tensor_check_operand(name, "x", x) != ND_OK ||
         nd__capture_check_size(name, x->device) != ND_OK)

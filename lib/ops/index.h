@@ -1,7 +1,26 @@
-// Scattering for other files of operations.
+// Scattering, and what is said of an index that is out of range, for other files of operations.
 #ifndef ND_LIB_OPS_INDEX_H
 #define ND_LIB_OPS_INDEX_H
 #include "lib/ops/operands.h"
+
+/// What is in no range, as an error writes it: "7 at [1, 2]", or "7" of a tensor without dimensions.
+typedef struct nd_stray {
+    char text[ND__NUMBER_TEXT + 4 + ND__SHAPE_TEXT];
+} nd_stray;
+
+/// The first of `indices`, integers, that is neither in low ... high nor *spared (NULL: none is).
+/// False: there is none, or the host cannot read them. Only for errors, which need no speed.
+bool nd__index_find_outside(const nd_tensor *indices, int64_t low, int64_t high,
+                            const int64_t *spared, nd_stray *ret_stray);
+
+/// Says that `what`, one of `indices`, is outside low ... high, and which it is where the host can
+/// read them.
+__attribute__((cold)) nd_status nd__index_refuse(const char *name, const char *what,
+                                                 const nd_tensor *indices, int64_t low,
+                                                 int64_t high);
+/// The same of an index into an axis of `size` elements, from either end.
+__attribute__((cold)) nd_status nd__index_refuse_place(const char *name, const nd_tensor *indices,
+                                                       int64_t size);
 
 /// A copy of x in which scatter_add or scatter_reduce (of `kind`) has joined source, at index along
 /// the axis, recorded. Checked before are dtypes and that index and source have one shape.

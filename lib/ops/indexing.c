@@ -2,7 +2,7 @@
 // take and scatter_add read. An index that is outside its own axis becomes one outside of all rows,
 // so that the kernel finds it where it finds every other.
 #include "lib/base/error.h"
-#include "lib/ops/operands.h"
+#include "lib/ops/index.h"
 #include "lib/tensor/shape.h"
 #include <nd/indexing.h>
 #include <nd/sorting.h>
@@ -114,7 +114,35 @@ static nd_tensor *rows_of(const char *name, const nd_tensor *x, size_t count,
     return nd_where(is_outside, end, flat);
 }
 
+/// Behind a refusal of rows, which says nothing of the indices that they are made of: says which of
+/// these it was. After other errors nothing.
+static void say_which(const char *name, const nd_tensor *x, size_t count,
+                      const nd_tensor *const *indices) {
+    if (nd_error_get_status() != ND_ERROR_INVALID_ARGUMENT)
+        return;
+    nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: an index is outside its axis of x", name);
+    int axis = 0;
+    for (size_t i = 0; i < count;
+         axis += indices[i]->dtype == ND_BOOL ? indices[i]->ndim : 1, i++) {
+        int64_t size = x->shape[axis];
+        nd_stray stray;
+        if (indices[i]->dtype == ND_BOOL ||
+            !nd__index_find_outside(indices[i], -size, size - 1, NULL, &stray))
+            continue;
+        if (size == 0)
+            nd__error(ND_ERROR_INVALID_ARGUMENT,
+                      "%s: index %zu holds %s, and axis %d of x has no elements", name, i,
+                      stray.text, axis);
+        else
+            nd__error(ND_ERROR_INVALID_ARGUMENT,
+                      "%s: index %zu holds %s, outside %lld ... %lld (axis %d of x)", name, i,
+                      stray.text, (long long)-size, (long long)size - 1, axis);
+        return;
+    }
+}
+
 nd_tensor *nd_index(const nd_tensor *x, size_t count, const nd_tensor *const *indices) {
+    ND__ERROR_NAMED("index");
     int axes;
     int64_t rows, shape[ND_MAX_DIMS + 1];
     nd_auto nd_tensor *flat = rows_of("index", x, count, indices, &axes, &rows);
@@ -124,7 +152,10 @@ nd_tensor *nd_index(const nd_tensor *x, size_t count, const nd_tensor *const *in
     for (int i = axes; i < x->ndim; i++)
         shape[1 + i - axes] = x->shape[i];
     nd_auto nd_tensor *table = nd_reshape(x, 1 + x->ndim - axes, shape);
-    return nd_take(table, flat, 0);
+    nd_tensor *result = nd_take(table, flat, 0);
+    if (!result)
+        say_which("index", x, count, indices);
+    return result;
 }
 
 // -------------------------------------------------------------------------------------------------
@@ -178,6 +209,7 @@ static bool points_into(const nd_tensor *x, const nd_tensor *indices, int axis) 
 
 nd_tensor *nd_index_put(const nd_tensor *x, size_t count, const nd_tensor *const *indices,
                         const nd_tensor *values, bool accumulate) {
+    ND__ERROR_NAMED("index_put");
     const char *name = "index_put";
     int axes;
     int64_t rows, shape[2 * ND_MAX_DIMS];
@@ -205,15 +237,20 @@ nd_tensor *nd_index_put(const nd_tensor *x, size_t count, const nd_tensor *const
     nd_auto nd_tensor *table = nd_reshape(x, 2, (const int64_t[]){rows, inner});
     if (!source || !flat || !table)
         return NULL;
-    if (source->numel == 0)
-        return points_into(table, flat, 0) ? nd_clone(x) : NULL;
-    nd_auto nd_tensor *result =
-        accumulate ? accumulated(table, flat, source) : replaced(table, flat, source);
+    bool into = source->numel > 0 || points_into(table, flat, 0);
+    if (into && source->numel == 0)
+        return nd_clone(x);
+    nd_auto nd_tensor *result = !into        ? NULL
+                                : accumulate ? accumulated(table, flat, source)
+                                             : replaced(table, flat, source);
+    if (!result)
+        say_which(name, x, count, indices);
     return nd_reshape(result, x->ndim, x->shape);
 }
 
 nd_tensor *nd_index_add(const nd_tensor *x, const nd_tensor *indices, const nd_tensor *source,
                         int axis) {
+    ND__ERROR_NAMED("index_add");
     const char *name = "index_add";
     if (nd__operands_check_pair(name, "x", x, "indices", indices) != ND_OK ||
         nd__operands_check_pair(name, "x", x, "source", source) != ND_OK)
@@ -241,5 +278,9 @@ nd_tensor *nd_index_add(const nd_tensor *x, const nd_tensor *indices, const nd_t
         return NULL;
     nd_auto nd_tensor *lined = nd_reshape(indices, x->ndim, line);
     nd_auto nd_tensor *index = nd_expand(lined, x->ndim, source->shape);
-    return nd_scatter_add(x, index, source, axis);
+    nd_tensor *result = nd_scatter_add(x, index, source, axis);
+    // Of the indices as they were given.
+    if (!result && nd_error_get_status() == ND_ERROR_INVALID_ARGUMENT)
+        nd__index_refuse_place(name, indices, x->shape[axis]);
+    return result;
 }

@@ -99,6 +99,7 @@ static nd_tensor *map_axes(const nd_tensor *x, const nd__resample_axis *maps) {
 }
 
 nd_tensor *nd_interpolate(const nd_tensor *x, const nd_interpolate_options *options) {
+    ND__ERROR_NAMED("interpolate");
     nd_interpolate_options o;
     nd__resample_axis maps[ND_WINDOW_AXES];
     if (check_images(x) != ND_OK ||
@@ -150,6 +151,7 @@ static nd_tensor *rearrange(const nd_tensor *x, const int64_t *split, const int 
 }
 
 nd_tensor *nd_pixel_shuffle(const nd_tensor *x, int64_t factor) {
+    ND__ERROR_NAMED("pixel_shuffle");
     if (check_shuffle("pixel_shuffle", x, factor) != ND_OK)
         return NULL;
     const int64_t *last = x->shape + x->ndim - 3;
@@ -171,6 +173,7 @@ nd_tensor *nd_pixel_shuffle(const nd_tensor *x, int64_t factor) {
 }
 
 nd_tensor *nd_pixel_unshuffle(const nd_tensor *x, int64_t factor) {
+    ND__ERROR_NAMED("pixel_unshuffle");
     if (check_shuffle("pixel_unshuffle", x, factor) != ND_OK)
         return NULL;
     const int64_t *last = x->shape + x->ndim - 3;

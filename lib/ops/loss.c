@@ -96,6 +96,7 @@ static nd_op op_of(nd_pair_loss loss) {
 /// smooth_l1's is divided by the limit, which may be 0 in the dtype.
 static nd_tensor *difference_loss(const char *name, const nd_tensor *a, const nd_tensor *b,
                                   nd_pair_loss loss, double limit, nd_reduction reduction) {
+    ND__ERROR_NAMED(name);
     __attribute__((cleanup(release_pair))) pair both = {0};
     if (check_reduction(name, reduction, false) != ND_OK ||
         make_pair(name, "a", a, "b", b, &both) != ND_OK)
@@ -155,6 +156,7 @@ static nd_tensor *entropy(const nd_tensor *t) {
 
 nd_tensor *nd_kl_div(const nd_tensor *log_probabilities, const nd_tensor *targets, bool log_targets,
                      nd_reduction reduction) {
+    ND__ERROR_NAMED("kl_div");
     __attribute__((cleanup(release_pair))) pair both = {0};
     if (check_reduction("kl_div", reduction, true) != ND_OK ||
         make_pair("kl_div", "log_probabilities", log_probabilities, "targets", targets, &both) !=
@@ -201,6 +203,7 @@ static nd_status check_weight(const char *name, const char *argument, const nd_t
 nd_tensor *nd_bce_with_logits(const nd_tensor *logits, const nd_tensor *targets,
                               const nd_tensor *weight, const nd_tensor *positive_weight,
                               nd_reduction reduction) {
+    ND__ERROR_NAMED("bce_with_logits");
     const char *name = "bce_with_logits";
     __attribute__((cleanup(release_pair))) pair both = {0};
     if (check_reduction(name, reduction, false) != ND_OK ||
@@ -239,6 +242,7 @@ static nd_tensor *inner_product(const nd_tensor *a, const nd_tensor *b, int axis
 }
 
 nd_tensor *nd_cosine_similarity(const nd_tensor *a, const nd_tensor *b, double epsilon, int axis) {
+    ND__ERROR_NAMED("cosine_similarity");
     const char *name = "cosine_similarity";
     __attribute__((cleanup(release_pair))) pair both = {0};
     if (!(epsilon >= 0.0 && epsilon <= DBL_MAX)) {
@@ -313,6 +317,7 @@ static nd_tensor *where_target(const nd_tensor *targets, int number, const nd_te
 nd_tensor *nd_cosine_embedding_loss(const nd_tensor *a, const nd_tensor *b,
                                     const nd_tensor *targets, double margin,
                                     nd_reduction reduction) {
+    ND__ERROR_NAMED("cosine_embedding_loss");
     const char *name = "cosine_embedding_loss";
     __attribute__((cleanup(release_pair))) pair both = {0};
     if (check_reduction(name, reduction, false) != ND_OK ||

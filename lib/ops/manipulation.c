@@ -182,6 +182,7 @@ static nd_tensor *pad_with_elements(const nd_tensor *x, int naxes, const int64_t
 
 nd_tensor *(nd_pad)(const nd_tensor *x, int naxes, const int64_t *padding, nd_number value,
                     nd_padding mode) {
+    ND__ERROR_NAMED("pad");
     if (check_pad(x, value, naxes, padding, mode) != ND_OK)
         return NULL;
     bool grows = false;
@@ -240,6 +241,7 @@ static nd_tensor *turned_together(const nd_tensor *x, unsigned turned) {
 }
 
 nd_tensor *nd_flip(const nd_tensor *x, int naxes, const int *axes) {
+    ND__ERROR_NAMED("flip");
     if (nd__tensor_check_operand("flip", "x", x) != ND_OK)
         return NULL;
     if (naxes < 0 || (naxes > 0 && !axes)) {
@@ -263,6 +265,7 @@ nd_tensor *nd_flip(const nd_tensor *x, int naxes, const int *axes) {
 }
 
 nd_tensor *nd_roll(const nd_tensor *x, int64_t shift, int axis) {
+    ND__ERROR_NAMED("roll");
     if (nd__tensor_check_operand("roll", "x", x) != ND_OK)
         return NULL;
     axis = nd__shape_resolve_axis("roll", axis, x->ndim);
@@ -294,6 +297,7 @@ static nd_tensor *triangle_mask(const char *name, const nd_tensor *x, int64_t m,
 }
 
 static nd_tensor *triangle(const char *name, const nd_tensor *x, int64_t diagonal, bool lower) {
+    ND__ERROR_NAMED(name);
     if (nd__tensor_check_operand(name, "x", x) != ND_OK)
         return NULL;
     if (x->ndim < 2) {
@@ -354,6 +358,7 @@ static nd_tensor *repeated(const char *name, const nd_tensor *x, int64_t count, 
 }
 
 nd_tensor *nd_repeat(const nd_tensor *x, int64_t count, int axis) {
+    ND__ERROR_NAMED("repeat");
     if (nd__tensor_check_operand("repeat", "x", x) != ND_OK)
         return NULL;
     axis = nd__shape_resolve_axis("repeat", axis, x->ndim);
@@ -361,6 +366,7 @@ nd_tensor *nd_repeat(const nd_tensor *x, int64_t count, int axis) {
 }
 
 nd_tensor *nd_tile(const nd_tensor *x, int ndim, const int64_t *counts) {
+    ND__ERROR_NAMED("tile");
     if (nd__tensor_check_operand("tile", "x", x) != ND_OK)
         return NULL;
     if (ndim < 0 || ndim > ND_MAX_DIMS || (ndim > 0 && !counts)) {
@@ -385,6 +391,7 @@ nd_tensor *nd_tile(const nd_tensor *x, int ndim, const int64_t *counts) {
 // axes and parts
 
 nd_tensor *nd_moveaxis(const nd_tensor *x, int source, int destination) {
+    ND__ERROR_NAMED("moveaxis");
     if (nd__tensor_check_operand("moveaxis", "x", x) != ND_OK)
         return NULL;
     source = nd__shape_resolve_axis("moveaxis", source, x->ndim);
@@ -449,6 +456,7 @@ nd_status nd_split(const nd_tensor *x, size_t count, const int64_t *sizes, int a
 }
 
 nd_status nd_unstack(const nd_tensor *x, int axis, nd_tensor **ret_parts) {
+    ND__ERROR_NAMED("unstack");
     nd_status status = nd__tensor_check_operand("unstack", "x", x);
     if (status != ND_OK)
         return status;

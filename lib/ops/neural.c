@@ -2,6 +2,7 @@
 #include "lib/ops/neural.h"
 #include "lib/base/error.h"
 #include "lib/ops/autocast.h"
+#include "lib/ops/index.h"
 #include "lib/ops/operands.h"
 #include "lib/ops/pair_loss.h"
 #include "lib/tensor/launch.h"
@@ -186,8 +187,7 @@ static nd_status mean_cross_entropy(const nd_tensor *logits, const nd_tensor *ta
                            ? nd__launch("cross_entropy", logits->device, &call)
                            : nd__launch_where_supported("cross_entropy", logits->device, &call);
     if (status == ND_ERROR_INVALID_ARGUMENT)
-        nd__error(status, "cross_entropy: a target is outside 0 ... %lld",
-                  (long long)logits->shape[1] - 1);
+        nd__index_refuse("cross_entropy", "a target", classes, 0, logits->shape[1] - 1);
     if (status != ND_OK)
         return status;
     *ret_loss = nd__record(ND_OP_cross_entropy, nd_steal(&result), inputs, 2, NULL);
@@ -223,6 +223,7 @@ nd_tensor *nd_cross_entropy(const nd_tensor *logits, const nd_tensor *targets) {
     ND__AUTOCAST(raise, logits, NULL, NULL, nd_cross_entropy(x0, targets))
     if (check_cross_entropy(logits, targets) != ND_OK)
         return NULL;
+    ND__ERROR_NAMED("cross_entropy");
     nd_auto nd_tensor *loss = NULL;
     bool half = nd__dtype_is_half(logits->dtype);
     nd_status status = ND_ERROR_UNSUPPORTED;
@@ -241,6 +242,7 @@ nd_tensor *nd_mse_loss(const nd_tensor *a, const nd_tensor *b) {
         return NULL;
     if (nd__pair_loss_fits(a, b))
         return nd__pair_loss("mse_loss", ND_PAIR_LOSS_mse, a, b, 0.0, 1.0 / (double)a->numel, true);
+    ND__ERROR_NAMED("mse_loss");
     nd_auto nd_tensor *difference = nd_sub(a, b);
     nd_auto nd_tensor *square = difference ? nd_square(difference) : NULL;
     return square ? nd_mean(square, 0, NULL, false) : NULL;

@@ -220,6 +220,7 @@ static nd_tensor *by_sets(const char *name, const nd_tensor *x, const nd_tensor 
 static nd_tensor *norm_of_last_axes(const char *name, const nd_tensor *x, const nd_tensor *weight,
                                     const nd_tensor *bias, double epsilon, int naxes,
                                     bool centered) {
+    ND__ERROR_NAMED(name);
     nd_dtype dtype;
     if (nd__precision_check(name, "x", x, &dtype) != ND_OK || check_epsilon(name, epsilon) != ND_OK)
         return NULL;
@@ -283,6 +284,7 @@ static int64_t places_of(const nd_tensor *x) {
 
 nd_tensor *nd_group_norm(const nd_tensor *x, const nd_tensor *weight, const nd_tensor *bias,
                          int64_t groups, double epsilon) {
+    ND__ERROR_NAMED("group_norm");
     const char *name = "group_norm";
     nd_dtype dtype;
     nd_auto nd_tensor *factors = raised(weight), *added = raised(bias);
@@ -493,6 +495,7 @@ static nd_status normalise_batch(const batch_norm *n, const nd_tensor *x, nd_dty
 }
 
 static nd_tensor *batch_norm_of(batch_norm *n, const nd_batch_norm_options *options) {
+    ND__ERROR_NAMED(n->name);
     if (check_batch_norm(n, options) != ND_OK)
         return NULL;
     const nd_dtype wanted = nd__autocast_result(n->x->dtype);

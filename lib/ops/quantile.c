@@ -175,6 +175,7 @@ static nd_status quantiles(const char *name, const nd_tensor *x, size_t count, c
 
 nd_tensor *nd_quantile(const nd_tensor *x, size_t count, const double *q, nd_quantile_method method,
                        int naxes, const int *axes, bool keepdims) {
+    ND__ERROR_NAMED("quantile");
     if (nd__tensor_check_operand("quantile", "x", x) != ND_OK ||
         check_quantiles("quantile", count, q, method) != ND_OK)
         return NULL;
@@ -196,6 +197,7 @@ nd_tensor *nd_quantile(const nd_tensor *x, size_t count, const double *q, nd_qua
 }
 
 nd_tensor *nd_median(const nd_tensor *x, int naxes, const int *axes, bool keepdims) {
+    ND__ERROR_NAMED("median");
     if (nd__tensor_check_operand("median", "x", x) != ND_OK)
         return NULL;
     int mask = nd__operands_axes_mask("median", x, naxes, axes);

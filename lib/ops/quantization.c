@@ -31,6 +31,7 @@ static nd_status check_packable(const char *name, const nd_tensor *x, bool takes
 }
 
 nd_tensor *nd_pack_int4(const nd_tensor *x) {
+    ND__ERROR_NAMED("pack_int4");
     const char *name = "pack_int4";
     if (check_packable(name, x, true) != ND_OK)
         return NULL;
@@ -59,6 +60,7 @@ nd_tensor *nd_pack_int4(const nd_tensor *x) {
 }
 
 nd_tensor *nd_unpack_int4(const nd_tensor *x) {
+    ND__ERROR_NAMED("unpack_int4");
     const char *name = "unpack_int4";
     if (check_packable(name, x, false) != ND_OK)
         return NULL;
@@ -164,6 +166,7 @@ static nd_tensor *dequantized(const nd_tensor *values, const nd_tensor *scales,
 
 nd_tensor *nd_dequantize(const nd_tensor *values, const nd_tensor *scales, const nd_tensor *zeros,
                          nd_dtype dtype) {
+    ND__ERROR_NAMED("dequantize");
     int64_t group;
     if (check_weight("dequantize", values, scales, zeros, &group) != ND_OK)
         return NULL;
@@ -324,6 +327,7 @@ static nd_status quantize(const nd_tensor *weight, int bits, int64_t group, nd_d
 
 nd_status nd_quantize(const nd_tensor *weight, int bits, int64_t group, nd_dtype scale_dtype,
                       nd_tensor **ret_values, nd_tensor **ret_scales, nd_tensor **ret_zeros) {
+    ND__ERROR_NAMED("quantize");
     if (!ret_values || !ret_scales)
         return nd__error(ND_ERROR_INVALID_ARGUMENT, "quantize: %s is NULL",
                          ret_values ? "ret_scales" : "ret_values");
@@ -415,6 +419,7 @@ static nd_tensor *product(const char *name, const nd_tensor *x, const nd_tensor 
 
 nd_tensor *nd_quantized_linear(const nd_tensor *x, const nd_tensor *values, const nd_tensor *scales,
                                const nd_tensor *zeros, const nd_tensor *bias) {
+    ND__ERROR_NAMED("quantized_linear");
     ND__AUTOCAST(lower, x, NULL, bias, nd_quantized_linear(x0, values, scales, zeros, x2))
     const char *name = "quantized_linear";
     int64_t group;

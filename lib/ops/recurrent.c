@@ -300,6 +300,7 @@ static nd_status check_and_run(recurrent *r, size_t count, const nd_tensor *cons
                                const nd_recurrent_options *options, nd_tensor **ret_output,
                                nd_tensor **ret_hidden, nd_tensor **ret_cell) {
     r->name = cells[r->kind].name;
+    ND__ERROR_NAMED(r->name);
     if (!ret_output)
         return nd__error_null(r->name, "ret_output");
     nd_status status = check_options(r, options);

@@ -195,6 +195,7 @@ static nd_tensor *extreme_norm(const nd_tensor *x, double ord, int naxes, const 
 }
 
 nd_tensor *nd_norm(const nd_tensor *x, double ord, int naxes, const int *axes, bool keepdims) {
+    ND__ERROR_NAMED("norm");
     if (nd__tensor_check_operand("norm", "x", x) != ND_OK)
         return NULL;
     if (isnan(ord)) {
@@ -249,6 +250,7 @@ nd_status nd_argmin_out(const nd_tensor *x, int axis, bool keepdims, nd_tensor *
 }
 
 nd_tensor *nd_sum_to(const nd_tensor *x, int ndim, const int64_t *shape) {
+    ND__ERROR_NAMED("sum_to");
     nd_tensor *sum = nd__reduce_sum_to(x, ndim, shape);
     return sum ? nd__operands_own(sum, x) : NULL;
 }

@@ -91,6 +91,7 @@ static nd_dtype dtype_within(nd_dtype dtype, nd_scatter_reduction reduction) {
 
 nd_tensor *nd_scatter(const nd_tensor *x, const nd_tensor *index, const nd_tensor *source, int axis,
                       nd_scatter_reduction reduction, bool include_self) {
+    ND__ERROR_NAMED("scatter");
     const char *name = "scatter";
     if (nd__index_check_scatter(name, x, index, source) != ND_OK)
         return NULL;

@@ -37,6 +37,7 @@ nd_tensor *nd_argsort(const nd_tensor *x, int axis, bool descending) {
 }
 
 nd_tensor *nd_sort(const nd_tensor *x, int axis, bool descending) {
+    ND__ERROR_NAMED("sort");
     axis = checked_axis("sort", x, axis);
     if (axis < 0)
         return NULL;
@@ -46,6 +47,7 @@ nd_tensor *nd_sort(const nd_tensor *x, int axis, bool descending) {
 
 nd_status nd_topk(const nd_tensor *x, int64_t k, int axis, bool largest, nd_tensor **ret_values,
                   nd_tensor **ret_positions) {
+    ND__ERROR_NAMED("topk");
     axis = checked_axis("topk", x, axis);
     if (axis < 0)
         return nd_error_get_status();
@@ -85,6 +87,7 @@ static nd_status check_search(const nd_tensor *sorted, const nd_tensor *values) 
 }
 
 nd_tensor *nd_searchsorted(const nd_tensor *sorted, const nd_tensor *values, bool right) {
+    ND__ERROR_NAMED("searchsorted");
     nd_dtype dtype;
     if (check_search(sorted, values) != ND_OK ||
         nd__operands_promote("searchsorted", sorted, values, &dtype) != ND_OK)

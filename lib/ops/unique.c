@@ -1,4 +1,5 @@
 // What a tensor holds, and where: unique, of comparisons, sorts and selections.
+#include "lib/base/error.h"
 #include "lib/device/capture.h"
 #include "lib/ops/operands.h"
 #include <nd/sorting.h>
@@ -41,6 +42,7 @@ static nd_tensor *counts_of(const nd_tensor *x, const nd_tensor *begins) {
 
 nd_status nd_unique(const nd_tensor *x, nd_tensor **ret_values, nd_tensor **ret_positions,
                     nd_tensor **ret_inverse, nd_tensor **ret_counts) {
+    ND__ERROR_NAMED("unique");
     nd_status status = nd__tensor_check_operand("unique", "x", x);
     if (status == ND_OK)
         status = nd__capture_check_size("unique", x->device);

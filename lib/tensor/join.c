@@ -174,6 +174,7 @@ nd_status nd_concat_out(size_t count, const nd_tensor *const *inputs, int axis, 
 }
 
 static nd_tensor *stack(nd_tensor *out, const nd_tensor *const *inputs, size_t count, int axis) {
+    ND__ERROR_NAMED("stack");
     if (check_inputs("stack", inputs, count) != ND_OK)
         return NULL;
     int resolved = inputs[0]->ndim < ND_MAX_DIMS

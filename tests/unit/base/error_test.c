@@ -65,6 +65,54 @@ static void test_error_may_quote_the_one_before(void **state) {
     assert_string_equal(nd_error_get_message(), "load: no such file");
 }
 
+/// What fails inside of a function that is made of others: `inside` sets an error, or none.
+static void call(const char *name, void (*inside)(void)) {
+    ND__ERROR_NAMED(name);
+    inside();
+}
+
+static void fail_in_mul(void) {
+    nd__error(ND_ERROR_DTYPE, "mul: %d%% of bool", 5);
+}
+
+static void fail_in_kron(void) {
+    call("kron", fail_in_mul);
+}
+
+static void fail_nowhere(void) {
+    nd__error(ND_ERROR_QUOTA, "a new tensor: does not fit");
+}
+
+static void do_nothing(void) {
+}
+
+static void fail_and_put_back(void) {
+    nd_error_state before;
+    nd__error_save(&before);
+    fail_in_mul();
+    nd__error_restore(&before);
+}
+
+static void test_an_error_is_renamed_where_it_was_set_inside(void **state) {
+    (void)state;
+    call("kron", fail_in_mul);
+    assert_string_equal(nd_error_get_message(), "kron: 5% of bool");
+    assert_int_equal(nd_error_get_status(), ND_ERROR_DTYPE);
+    call("outermost", fail_in_kron);
+    assert_string_equal(nd_error_get_message(), "outermost: 5% of bool");
+    call("kron", fail_nowhere);
+    assert_string_equal(nd_error_get_message(), "a new tensor: does not fit");
+    // One from before is not touched, neither by success nor by errors that do not matter.
+    nd__error(ND_ERROR_SHAPE, "add: shapes");
+    call("kron", do_nothing);
+    call("kron", fail_and_put_back);
+    assert_string_equal(nd_error_get_message(), "add: shapes");
+    assert_int_equal(nd_error_get_status(), ND_ERROR_SHAPE);
+    nd_error_clear();
+    call("kron", fail_and_put_back);
+    assert_int_equal(nd_error_get_status(), ND_OK);
+}
+
 /// Bytes of a file, or a name, come into messages: what is not printable is escaped there, so that no
 /// terminal or log takes it for more than text.
 static void test_F48_unprintable_bytes_are_escaped(void **state) {
@@ -207,6 +255,7 @@ int main(void) {
         ND_TEST(test_error_null_keeps_the_first_error),
         ND_TEST(test_error_longer_than_the_buffer_is_cut),
         ND_TEST(test_error_may_quote_the_one_before),
+        ND_TEST(test_an_error_is_renamed_where_it_was_set_inside),
         ND_TEST(test_F48_unprintable_bytes_are_escaped),
         ND_TEST(test_F06_composing_a_message_needs_no_memory),
         ND_TEST(test_F06_threads_without_memory_for_messages_have_a_status),

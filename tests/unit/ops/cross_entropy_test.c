@@ -184,7 +184,7 @@ static void test_bad_cross_entropies_are_refused(void **state) {
     assert_refused(nd_cross_entropy_with(x, x, NULL, NULL), ND_ERROR_DTYPE,
                    "cross_entropy_with: targets are float32");
     assert_refused(nd_cross_entropy_with(x, above, NULL, NULL), ND_ERROR_INVALID_ARGUMENT,
-                   "nll_loss: a target is outside 0 ... 2");
+                   "cross_entropy_with: a target is outside 0 ... 2");
     nd_auto nd_tensor *of_none = nd_ones(ND_SHAPE(2, 0), ND_F32);
     assert_refused(nd_nll_loss(of_none, above, NULL, -100, ND_REDUCTION_MEAN),
                    ND_ERROR_INVALID_ARGUMENT, "nll_loss: there are targets and no classes");
@@ -194,7 +194,7 @@ static void test_bad_cross_entropies_are_refused(void **state) {
     options.label_smoothing = 0.5;
     options.reduction = ND_REDUCTION_BATCH_MEAN;
     assert_refused(nd_cross_entropy_with(x, above, NULL, &options), ND_ERROR_INVALID_ARGUMENT,
-                   "nll_loss: there is no reduction 3");
+                   "cross_entropy_with: there is no reduction 3");
 }
 
 /// 2^64 - 100 has the bits of -100 in 64 of them, and is not the class that is ignored.

@@ -129,21 +129,29 @@ static void test_indexing_refuses(void **state) {
     // Inside of all rows, outside of its own axis.
     for (int64_t bad = -5; bad <= 4; bad += 9) {
         nd_auto nd_tensor *index = nd_scalar(bad, ND_I64);
-        assert_refused(nd_index(x, 2, LISTED(zero, index)), ND_ERROR_INVALID_ARGUMENT, "take: ");
+        const bool tells = nd_test_device().kind == ND_CPU;
+        char said[80] = "an index is outside its axis of x", of_index[100], of_put[100];
+        if (tells)
+            snprintf(said, sizeof said, "index 1 holds %lld, outside -4 ... 3 (axis 1 of x)",
+                     (long long)bad);
+        snprintf(of_index, sizeof of_index, "index: %s", said);
+        snprintf(of_put, sizeof of_put, "index_put: %s", said);
+        assert_refused(nd_index(x, 2, LISTED(zero, index)), ND_ERROR_INVALID_ARGUMENT, of_index);
         assert_refused(nd_index_put(x, 2, LISTED(zero, index), number, false),
-                       ND_ERROR_INVALID_ARGUMENT, "scatter_add: ");
+                       ND_ERROR_INVALID_ARGUMENT, of_put);
         assert_refused(nd_index_put(x, 2, LISTED(zero, index), number, true),
-                       ND_ERROR_INVALID_ARGUMENT, "scatter_add: ");
+                       ND_ERROR_INVALID_ARGUMENT, of_put);
     }
     // Of slices without elements, and where nothing is added.
     nd_auto nd_tensor *narrow = nd_zeros(ND_SHAPE(3, 0), ND_F32);
     nd_auto nd_tensor *nothing = nd_zeros(ND_SHAPE(1, 0), ND_F32);
     nd_auto nd_tensor *five = nd_full(ND_SHAPE(1), 5, ND_I64);
     nd_auto nd_tensor *two = nd_full(ND_SHAPE(1), 2, ND_I64);
-    assert_refused(nd_index(narrow, 1, LISTED(five)), ND_ERROR_INVALID_ARGUMENT, "take: ");
+    assert_refused(nd_index(narrow, 1, LISTED(five)), ND_ERROR_INVALID_ARGUMENT, "index: ");
     assert_refused(nd_index_put(narrow, 1, LISTED(five), nothing, false), ND_ERROR_INVALID_ARGUMENT,
-                   "take: ");
-    assert_refused(nd_index_add(narrow, five, nothing, 0), ND_ERROR_INVALID_ARGUMENT, "take: ");
+                   "index_put: ");
+    assert_refused(nd_index_add(narrow, five, nothing, 0), ND_ERROR_INVALID_ARGUMENT,
+                   "index_add: an index is outside -3 ... 2");
     nd_auto nd_tensor *written = nd_index_put(narrow, 1, LISTED(two), nothing, false);
     nd_auto nd_tensor *added = nd_index_add(narrow, two, nothing, 0);
     assert_shape(written, ND_SHAPE(3, 0));
@@ -161,17 +169,60 @@ static void test_indexing_refuses(void **state) {
     assert_refused(nd_index(x, 2, LISTED(mask, NULL)), ND_ERROR_SHAPE, "index: a mask");
     assert_refused(nd_index_put(x, 1, LISTED(zero), whole, false), ND_ERROR_DTYPE,
                    "index_put: x is float32 and the values int32");
-    assert_refused(nd_index_put(x, 1, LISTED(zero), x, false), ND_ERROR_SHAPE, "expand: ");
+    assert_refused(nd_index_put(x, 1, LISTED(zero), x, false), ND_ERROR_SHAPE,
+                   "index_put: shape [3, 4]");
     assert_refused(nd_index_add(x, zero, x, 0), ND_ERROR_SHAPE, "index_add: source");
     assert_refused(nd_index_add(x, zero, x, 2), ND_ERROR_INVALID_ARGUMENT, "index_add: axis 2");
 }
 
+/// The index that is refused, its value and where it stands, however the indices lie in memory.
+static void test_a_bad_index_is_named(void **state) {
+    (void)state;
+    assert_ok(nd_set_default_device((nd_device){ND_CPU, 0}));
+    nd_auto nd_tensor *x = nd_ones(ND_SHAPE(2, 2, 3), ND_F32);
+    const bool some[] = {true, false, true, false};
+    const int64_t numbers[] = {0, 1, 2, 7};
+    nd_auto nd_tensor *mask = nd_from_data(some, ND_SHAPE(2, 2), ND_BOOL);
+    nd_auto nd_tensor *square = nd_from_data(numbers, ND_SHAPE(2, 2), ND_I64);
+    nd_auto nd_tensor *turned = nd_transpose(square, 0, 1);
+    nd_auto nd_tensor *column = nd_slice(turned, 1, 2, 1, 1); // 2, 7
+    nd_auto nd_tensor *line = nd_reshape(column, ND_SHAPE(2));
+    nd_auto nd_tensor *narrow = nd_cast(line, ND_I32);
+    assert_refused(nd_index(x, 2, LISTED(mask, narrow)), ND_ERROR_INVALID_ARGUMENT,
+                   "index: index 1 holds 7 at [1], outside -3 ... 2 (axis 2 of x)");
+    assert_refused(nd_index(x, 1, LISTED(turned)), ND_ERROR_INVALID_ARGUMENT,
+                   "index: index 0 holds 2 at [0, 1], outside -2 ... 1 (axis 0 of x)");
+    assert_refused(nd_index(x, 2, LISTED(square, narrow)), ND_ERROR_INVALID_ARGUMENT,
+                   "index: index 0 holds 2 at [1, 0]");
+    nd_auto nd_tensor *three = nd_zeros(ND_SHAPE(3), ND_I64);
+    assert_refused(nd_index(x, 2, LISTED(narrow, three)), ND_ERROR_SHAPE,
+                   "index: shapes [2] and [3] do not broadcast");
+    nd_auto nd_tensor *empty = nd_ones(ND_SHAPE(2, 0), ND_F32);
+    nd_auto nd_tensor *first = nd_scalar(0, ND_I64);
+    assert_refused(nd_index(empty, 2, LISTED(first, first)), ND_ERROR_INVALID_ARGUMENT,
+                   "index: index 1 holds 0, and axis 1 of x has no elements");
+    nd_auto nd_tensor *source = nd_ones(ND_SHAPE(2, 2, 3), ND_F32);
+    assert_refused(nd_index_add(x, line, source, 1), ND_ERROR_INVALID_ARGUMENT,
+                   "index_add: an index is outside -2 ... 1: 2 at [0]");
+    nd_auto nd_tensor *numbered = nd_reshape(square, ND_SHAPE(4));
+    assert_refused(nd_take(x, turned, -1), ND_ERROR_INVALID_ARGUMENT,
+                   "take: an index is outside -3 ... 2: 7 at [1, 1]");
+    nd_auto nd_tensor *row = nd_ones(ND_SHAPE(4), ND_F32);
+    assert_refused(nd_gather(row, numbered, 0), ND_ERROR_INVALID_ARGUMENT,
+                   "gather: an index is outside -4 ... 3: 7 at [3]");
+    assert_refused(nd_scatter_add(row, numbered, row, 0), ND_ERROR_INVALID_ARGUMENT,
+                   "scatter_add: an index is outside -4 ... 3: 7 at [3]");
+    assert_refused(nd_scatter(row, numbered, row, 0, ND_SCATTER_MEAN, true),
+                   ND_ERROR_INVALID_ARGUMENT, "scatter: an index is outside -4 ... 3: 7 at [3]");
+    assert_refused(nd_one_hot(numbered, 3, ND_F32), ND_ERROR_INVALID_ARGUMENT,
+                   "one_hot: an index is outside 0 ... 2: 7 at [3]");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        ND_TEST(test_indexing_as_in_pytorch),
-        ND_TEST(test_indices_of_every_dtype_and_layout),
-        ND_TEST(test_indices_of_nothing),
-        ND_TEST(test_indexing_refuses),
+        ND_TEST(test_indexing_as_in_pytorch), ND_TEST(test_indices_of_every_dtype_and_layout),
+        ND_TEST(test_indices_of_nothing),     ND_TEST(test_indexing_refuses),
+        ND_TEST(test_a_bad_index_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

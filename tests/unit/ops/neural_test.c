@@ -301,6 +301,9 @@ static void test_cross_entropy(void **state) {
     assert_refused(nd_cross_entropy(logits, few), ND_ERROR_SHAPE,
                    "cross_entropy: logits have shape");
     assert_refused(nd_cross_entropy(logits, logits), ND_ERROR_DTYPE, "cross_entropy: logits are");
+    if (nd_test_device().kind == ND_CPU)
+        assert_refused(nd_cross_entropy(logits, above), ND_ERROR_INVALID_ARGUMENT,
+                       "cross_entropy: a target is outside 0 ... 3: 4 at [1]");
 }
 
 static void test_mse_loss(void **state) {

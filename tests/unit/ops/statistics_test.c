@@ -184,8 +184,8 @@ static void test_statistics_of_nothing_and_of_scalars(void **state) {
     }
     assert_refused(nd_norm(scalar, NAN, 0, NULL, false), ND_ERROR_INVALID_ARGUMENT,
                    "norm: its order is NaN");
-    assert_refused(nd_norm(empty, INFINITY, 0, NULL, false), ND_ERROR_SHAPE, "max: shape [0, 2]");
-    assert_refused(nd_norm(empty, -INFINITY, 0, NULL, false), ND_ERROR_SHAPE, "min: shape [0, 2]");
+    assert_refused(nd_norm(empty, INFINITY, 0, NULL, false), ND_ERROR_SHAPE, "norm: shape [0, 2]");
+    assert_refused(nd_norm(empty, -INFINITY, 0, NULL, false), ND_ERROR_SHAPE, "norm: shape [0, 2]");
     for (int dtype = 0; dtype < ND_DTYPE_COUNT; dtype++)
         for (size_t o = 0; o < COUNT_OF(orders); o++) { // as NumPy's
             if (isinf(orders[o]))
