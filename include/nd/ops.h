@@ -325,8 +325,8 @@ typedef enum nd_reduction {
     ND_REDUCTION_BATCH_MEAN, ///< their sum over the first size: nd_kl_div() alone
 } nd_reduction;
 /// Mean over the batch of -log softmax(logits)[target]. logits: [n, classes] of floats, targets:
-/// [n] of any integer dtype -> []. f16 and bf16 are computed in f32. With options:
-/// nd_cross_entropy_with() of <nd/neural.h>.
+/// [n] of any integer dtype -> []. f16 and bf16 are computed in f32. NaN of no rows; an error without
+/// classes. With options: nd_cross_entropy_with() of <nd/neural.h>.
 ND_API nd_tensor *nd_cross_entropy(const nd_tensor *logits, const nd_tensor *targets) ND_OWNED;
 /// Mean of (a - b)^2 -> [].
 ND_API nd_tensor *nd_mse_loss(const nd_tensor *a, const nd_tensor *b) ND_OWNED;

@@ -150,9 +150,9 @@ static nd_status check_cross_entropy(const nd_tensor *logits, const nd_tensor *t
                          nd__shape_text(logits_text, logits->ndim, logits->shape),
                          nd__shape_text(targets_text, targets->ndim, targets->shape));
     }
-    if (logits->shape[0] == 0 || logits->shape[1] == 0) {
+    if (logits->shape[1] == 0) {
         char text[ND__SHAPE_TEXT];
-        return nd__error(ND_ERROR_SHAPE, "cross_entropy: logits of shape %s have no mean",
+        return nd__error(ND_ERROR_SHAPE, "cross_entropy: logits of shape %s have no classes",
                          nd__shape_text(text, 2, logits->shape));
     }
     return ND_OK;
@@ -224,6 +224,8 @@ nd_tensor *nd_cross_entropy(const nd_tensor *logits, const nd_tensor *targets) {
     if (check_cross_entropy(logits, targets) != ND_OK)
         return NULL;
     ND__ERROR_NAMED("cross_entropy");
+    if (logits->shape[0] == 0)
+        return nd_mean(logits, 0, NULL, false); // NaN, and its gradient has no elements either
     nd_auto nd_tensor *loss = NULL;
     bool half = nd__dtype_is_half(logits->dtype);
     nd_status status = ND_ERROR_UNSUPPORTED;

@@ -306,6 +306,28 @@ static void test_cross_entropy(void **state) {
                        "cross_entropy: a target is outside 0 ... 3: 4 at [1]");
 }
 
+/// NaN, as of nd_cross_entropy_with() and nd_mse_loss(), with a gradient of nothing; without classes
+/// there is nothing that a target could be.
+static void test_cross_entropy_of_no_rows(void **state) {
+    (void)state;
+    const nd_dtype dtypes[] = {ND_F32, ND_F64, ND_F16, ND_BF16};
+    nd_auto nd_tensor *targets = nd_zeros(ND_SHAPE(0), ND_I32);
+    for (size_t i = 0; i < COUNT_OF(dtypes); i++) {
+        nd_auto nd_tensor *logits = nd_zeros(ND_SHAPE(0, 3), dtypes[i]);
+        assert_ok(nd_set_requires_grad(logits, true));
+        nd_auto nd_tensor *loss = nd_cross_entropy(logits, targets);
+        nd_auto nd_tensor *other = nd_cross_entropy_with(logits, targets, NULL, NULL);
+        assert_int_equal(nd_get_ndim(loss), 0);
+        assert_int_equal(nd_get_dtype(loss), nd_get_dtype(other));
+        assert_true(isnan(nd_get_item(loss)) && isnan(nd_get_item(other)));
+        assert_ok(nd_backward(loss, NULL));
+        assert_shape(nd_get_grad(logits), ND_SHAPE(0, 3));
+        nd_auto nd_tensor *none = nd_zeros(ND_SHAPE(0, 0), dtypes[i]);
+        assert_refused(nd_cross_entropy(none, targets), ND_ERROR_SHAPE,
+                       "cross_entropy: logits of shape [0, 0] have no classes");
+    }
+}
+
 static void test_mse_loss(void **state) {
     (void)state;
     nd_auto nd_tensor *a = random_tensor(DENSE, ND_SHAPE(7, 9), ND_F32, -2, 2);
@@ -328,6 +350,7 @@ int main(void) {
         ND_TEST(test_masked_softmax_refuses),
         ND_TEST(test_short_rows_do_not_see_their_neighbours),
         ND_TEST(test_cross_entropy),
+        ND_TEST(test_cross_entropy_of_no_rows),
         ND_TEST(test_mse_loss),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
