@@ -30,8 +30,9 @@ ND_API nd_tensor *nd_kron(const nd_tensor *a, const nd_tensor *b) ND_OWNED;
 /// Einstein's sum of `count` operands, in NumPy's notation: "bij,bjk->bik" multiplies elements whose
 /// axes of one letter have one index, and sums over the letters that the result lacks. Without "->"
 /// the result has the letters that occur once, in the order A ... Z, a ... z. "..." stands for any
-/// axes, which broadcast; so do axes of size 1. Two operands at a time are multiplied, first those
-/// whose product is smallest beside them.
+/// axes, which broadcast; so do axes of size 1. A result without the "..." of an
+/// operand is a sum over those axes, too, where NumPy refuses. Two operands at a time are
+/// multiplied, first those whose product is smallest beside them.
 ND_API nd_tensor *nd_einsum(const char *equation, size_t count,
                             const nd_tensor *const *operands) ND_OWNED;
 

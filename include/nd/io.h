@@ -35,10 +35,11 @@ typedef struct nd_csv_options {
 
 /// Reads a text of numbers, a line for each row, to [rows, columns] of f32, f64 or any integer
 /// dtype, whatever the locale. Floats are rounded once, "inf" and "nan" are numbers; integers must
-/// fit. Lines end with LF or CR LF. A line of spaces and tabs is blank and left out, but for one with
-/// a tab where tabs separate; spaces and tabs around numbers are left out too.
-/// options: NULL for the defaults. ND_ERROR_FORMAT names line and column: what is no number, a
-/// missing one, a row of another length. ND_ERROR_DTYPE: other dtypes.
+/// fit. Lines end with LF or CR LF; a byte order mark of UTF-8 before the first is left out. A line
+/// of spaces and tabs is blank and left out, but for one with a tab where tabs separate; spaces and
+/// tabs around numbers are left out too. options: NULL for the defaults. ND_ERROR_FORMAT names line
+/// and column: what is no number, a missing one, a row of another length. ND_ERROR_DTYPE: other
+/// dtypes.
 ND_API nd_tensor *nd_load_csv(const char *path, nd_dtype dtype,
                               const nd_csv_options *options) ND_OWNED;
 /// Writes [rows, columns], or [n] as n rows of one, of any dtype, device and layout, so that

@@ -19,6 +19,13 @@
 /// ND_ERROR_INVALID_ARGUMENT where a matrix has no result. Its message names the first such matrix
 /// of the batch, counted from 0 in row-major order (of two operands: of the batch to which theirs
 /// broadcast), and the pivot or leading minor at which it failed, counted from 1.
+///
+/// Of an infinity or NaN in an operand nd_svd(), nd_svdvals(), nd_eigh(), nd_eigvalsh(), nd_pinv(),
+/// nd_lstsq(), nd_matrix_rank() and the nuclear and spectral nd_matrix_norm() have no result: they
+/// answer ND_ERROR_INVALID_ARGUMENT, "an operand has an infinity or NaN", and name no pivot. nd_inv(),
+/// nd_solve(), nd_det(), nd_slogdet(), whose sign may then be NaN, nd_qr() and the other norms return
+/// what arithmetic makes of it, mostly NaN or an infinity; to nd_cholesky() what has a NaN is not
+/// positive definite.
 #ifndef ND_LINALG_H
 #define ND_LINALG_H
 #include <nd/tensor.h>

@@ -256,6 +256,15 @@ static nd_tensor *einsum_of(const char *equation, const nd_tensor *a, const nd_t
     return nd_einsum(equation, b ? 2 : 1, both);
 }
 
+/// The axes of an ellipsis that the result lacks.
+static void test_einsum_sums_over_an_ellipsis(void **state) {
+    (void)state;
+    nd_auto nd_tensor *x = nd_ones(ND_SHAPE(2, 4, 3), ND_F32);
+    nd_auto nd_tensor *sums = einsum_of("...i->i", x, NULL);
+    assert_shape(sums, ND_SHAPE(3));
+    assert_true(at_flat(sums, 2) == 8);
+}
+
 static void test_contractions_refuse(void **state) {
     (void)state;
     nd_auto nd_tensor *a = nd_ones(ND_SHAPE(2, 3), ND_F32);
@@ -308,6 +317,7 @@ int main(void) {
         ND_TEST(test_contractions_of_every_number),
         ND_TEST(test_sums_before_products_do_not_overflow),
         ND_TEST(test_diagonals_and_grids_of_other_shapes),
+        ND_TEST(test_einsum_sums_over_an_ellipsis),
         ND_TEST(test_contractions_refuse),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -241,6 +241,8 @@ static void test_numbers_keep_or_change_the_dtype(void **state) {
     assert_int_equal(nd_get_dtype(whole), ND_I32);
     assert_int_equal(nd_get_dtype(fraction), ND_F32);
     assert_int_equal(nd_get_dtype(clipped), ND_I32);
+    nd_auto nd_tensor *between = nd_clip(x, 0.5, 4);
+    assert_int_equal(nd_get_dtype(between), ND_F32);
     for (int64_t i = 0; i < 5; i++) {
         assert_true(at_flat(fraction, i) == at_flat(x, i) * 0.5);
         assert_true(at_flat(clipped, i) == fmin(at_flat(x, i), 4.0));
