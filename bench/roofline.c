@@ -4,7 +4,8 @@
 //       and PyTorch's, which is MKL's: at least the better of them
 //   T8  elementwise work, softmax and sum on 16 M floats, in GB/s of operands and result, beside a
 //       plain loop that reads and writes as much: r = a + b for add, r = 2a for what has one operand,
-//       s += a for sum. The ratio is the one to PyTorch: a call shall take 1.15 of its time at most
+//       s += a for sum. The ratio is the one to PyTorch: a call shall take 1.15 of its time at most.
+//       Softmax's is the one to the loop: it shall read and write at 95 % of the loop's rate at least
 //
 // Ours makes a new result each time; the loops and sgemm write to memory that was there before.
 // Batch by batch in turns: ours with the library's threads, the rivals with OpenMP's, which sleep
@@ -61,7 +62,8 @@ int main(int argc, char **argv) {
                                                       : "SKIPPED: not built in (libdnnl-dev)"},
                    [LOOP] = {.title = "loop",
                              .key = "loop",
-                             .what = "plain C loops over the same bytes, in this process"},
+                             .what = "plain C loops over the same bytes, in this process; "
+                                     "softmax's ratio is to them"},
                    [PYTORCH] = {.title = "PyTorch", .key = "rival_pytorch", .peer = &pytorch}}};
     if (!measure_products(metrics) || !measure_works(metrics + PRODUCTS)) {
         bench_progress_clear();
@@ -233,14 +235,15 @@ static bool measure_works(bench_metric *metrics) {
         bench_work loop;
         int streams; ///< arrays of FLOATS that are read or written
         int64_t columns;
+        bool beside_loop; ///< whether the target is of the loop's rate, else of PyTorch's
     } rows[WORKS] = {
-        {"add, 16 M floats", "T8_add_gbps", add, loop_add, 3, COLUMNS},
-        {"exp", "T8_exp_gbps", exponential, loop_double, 2, COLUMNS},
-        {"tanh", "T8_tanh_gbps", hyperbolic_tangent, loop_double, 2, COLUMNS},
-        {"gelu", "T8_gelu_gbps", gelu, loop_double, 2, COLUMNS},
-        {"softmax, rows of 1,024", "T8_softmax_gbps", softmax, loop_double, 2, COLUMNS},
-        {"softmax, rows of 16", "T8_softmax16_gbps", softmax, loop_double, 2, SHORT_COLUMNS},
-        {"sum", "T8_sum_gbps", sum, loop_sum, 1, COLUMNS},
+        {"add, 16 M floats", "T8_add_gbps", add, loop_add, 3, COLUMNS, false},
+        {"exp", "T8_exp_gbps", exponential, loop_double, 2, COLUMNS, false},
+        {"tanh", "T8_tanh_gbps", hyperbolic_tangent, loop_double, 2, COLUMNS, false},
+        {"gelu", "T8_gelu_gbps", gelu, loop_double, 2, COLUMNS, false},
+        {"softmax, rows of 1,024", "T8_softmax_gbps", softmax, loop_double, 2, COLUMNS, true},
+        {"softmax, rows of 16", "T8_softmax16_gbps", softmax, loop_double, 2, SHORT_COLUMNS, true},
+        {"sum", "T8_sum_gbps", sum, loop_sum, 1, COLUMNS, false},
     };
     bool right = true;
     for (size_t i = 0; i < WORKS && right; i++) {
@@ -258,8 +261,8 @@ static bool measure_works(bench_metric *metrics) {
                                     .unit = "GB/s",
                                     .ours = bytes / sides[0].ns,
                                     .rivals = {[LOOP] = bytes / sides[1].ns},
-                                    .ratio = 1 / 1.15,
-                                    .beside = 1u << PYTORCH,
+                                    .ratio = rows[i].beside_loop ? 0.95 : 1 / 1.15,
+                                    .beside = 1u << (rows[i].beside_loop ? LOOP : PYTORCH),
                                     .at_least = true};
     }
     return right;
