@@ -3,7 +3,8 @@
 //
 // Tests can give a device little of it, and let it keep released blocks as a GPU's pool does: a
 // release that was reached leaves its block among the finished ones, which `retire` moves to a
-// cache that allocations are served from and that `trim` empties.
+// cache that allocations are served from and that `trim` empties. Both together are what a limit of
+// what is kept bounds.
 #include "lib/device/fake/fake_memory.h"
 #include <string.h>
 
@@ -119,15 +120,6 @@ nd_status nd__fake_memory_poison(nd_fake_block *released) {
     return status;
 }
 
-void nd__fake_memory_take_back(nd_fake_device *device, nd_fake_block *released) {
-    device->blocks--;
-    released->release.next = NULL;
-    if (device->keeps)
-        push_block(&device->finished, released);
-    else
-        free_blocks(device, &released);
-}
-
 static uint64_t sum_of(const nd_fake_block *list) {
     uint64_t bytes = 0;
     for (; list; list = next_block(list))
@@ -135,10 +127,22 @@ static uint64_t sum_of(const nd_fake_block *list) {
     return bytes;
 }
 
-/// With the lock held.
+/// Finished blocks count from their release on. With the lock held.
 static void keep_within_limit(nd_fake_device *device) {
-    if (device->limit && sum_of(device->cached) > device->limit - 1)
+    if (device->limit && sum_of(device->cached) + sum_of(device->finished) > device->limit - 1)
         free_blocks(device, &device->cached);
+    if (device->limit && sum_of(device->finished) > device->limit - 1)
+        free_blocks(device, &device->finished);
+}
+
+void nd__fake_memory_take_back(nd_fake_device *device, nd_fake_block *released) {
+    device->blocks--;
+    released->release.next = NULL;
+    if (device->keeps)
+        push_block(&device->finished, released);
+    else
+        free_blocks(device, &released);
+    keep_within_limit(device);
 }
 
 void nd__fake_memory_limit(int index, uint64_t bytes) {

@@ -54,7 +54,7 @@ typedef struct nd_fake_device {
     uint64_t memory; ///< 0: as much as the host has
     uint64_t used;   ///< of it: all blocks, the finished and the cached ones too
     uint64_t peak;   ///< the most that it was
-    uint64_t limit;  ///< of what is cached; 0: none, else one more
+    uint64_t limit;  ///< of what is finished or cached; 0: none, else one more
     uint64_t bound;  ///< of `used`, beside `memory`; 0: none, else one more
     bool keeps;      ///< released blocks stay, in these two lists
     nd_fake_block *finished, *cached;
