@@ -102,7 +102,7 @@ static bool make_group(result *result, memory_group *ret_group);
 static void print_result(const struct limit *limit, const result *result);
 static void print_ladder(const nd_memory_stats *memory);
 static void judge(const workload_settings *settings, const work *work, claim_list *list);
-static bool says_why(const run_figures *figures, bool *ret_holders);
+static bool says_why(const struct limit *limit, const run_figures *figures, bool *ret_holders);
 static void judge_ladder(const workload *workload, const struct limit *limit,
                          const nd_memory_stats *memory, claim_list *list);
 static bool write_json(const workload_settings *settings, const report *report);
@@ -354,7 +354,7 @@ static void judge(const workload_settings *settings, const work *work, claim_lis
         if (limits[i].strategy == WORKLOAD_LET_BE) {
             nd_status expected = limits[i].quota > 0 ? ND_ERROR_QUOTA : ND_ERROR_OUT_OF_MEMORY;
             bool holders = false;
-            bool told = figures->status == expected && says_why(figures, &holders);
+            bool told = figures->status == expected && says_why(&limits[i], figures, &holders);
             claims_add(list, told && none ? HOLDS : FAILS,
                        "%s, %s: no memory after %" PRId64 " steps; the error %s; nothing is left",
                        name, limits[i].name, figures->steps,
@@ -378,13 +378,16 @@ static void judge(const workload_settings *settings, const work *work, claim_lis
     }
 }
 
-/// Data that do not fit have an error that names who holds the memory, and what was tried. Where most
-/// of it is not data, memory may end for the library's structures or for the workload itself.
-static bool says_why(const run_figures *figures, bool *ret_holders) {
+/// Data that do not fit have an error that names who holds the memory, and what was tried. In a quota
+/// or a device's memory nothing else ends. Address space may end for the library's structures, for a
+/// library of pictures or for the workload itself, and then the error says for what.
+static bool says_why(const struct limit *limit, const run_figures *figures, bool *ret_holders) {
     *ret_holders = strstr(figures->message, "largest holders: ") != NULL &&
                    strstr(figures->message, "tried: ") != NULL;
-    return *ret_holders || strstr(figures->message, ": no memory ") != NULL ||
-           strstr(figures->message, RUN_NO_MEMORY) != NULL;
+    const bool for_what = strstr(figures->message, ": no memory for ") != NULL ||
+                          strstr(figures->message, ": no memory to ") != NULL ||
+                          strstr(figures->message, RUN_NO_MEMORY) != NULL;
+    return *ret_holders || (limit->part > 0 && for_what);
 }
 
 /// Memory that ends is first looked for in caches, a quota in no cache; and only a device with a

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The leaking workload in 60 % of its memory, in small: off fails and says why, on completes with the same result.
+# Leaking workloads in 60 % of their memory, in small: off fails and says why, on completes with the same result.
 set -u
 limited=$(realpath "$1")
 folder=${TEST_TMPDIR:-$(mktemp -d)}
@@ -23,6 +23,14 @@ grep -q "HOLDS .*serve, off, quota 50 %: .*the error names holders" "$folder/tab
 # So few steps leave less than its threads take; and requests that must be refused are no failure of the ladder.
 for claim in "NOT JUDGED  serve, off, 60 %: .* do not hold one step" "NOT JUDGED  serve, on, 60 %: .* do not hold one step" \
     "HOLDS       serve, pressure, quota 20 %: cycles collected .* but those beyond their own quotas"; do
+    grep -q "$claim" "$folder/table.txt" || { echo "FAILED: no $claim"; cat "$folder/table.txt"; exit 1; }
+done
+# Large data in few objects. A fifth of what so few steps take of address space does not hold one.
+"$limited" --only large_images --steps 10 --threads 1 >"$folder/table.txt" 2>&1 || { cat "$folder/table.txt"; exit 1; }
+for claim in "HOLDS .*large_images, off, 60 %: .*the error names holders and what was tried" \
+    "HOLDS .*large_images, off, quota 50 %: .*the error names holders and what was tried" \
+    "HOLDS .*large_images, pressure, quota 20 %: cycles collected when there is no room; no request fails" \
+    "ND_ERROR_QUOTA: .*largest holders: .*workloads/large_images.c:.*tried: nothing, as the collector is off"; do
     grep -q "$claim" "$folder/table.txt" || { echo "FAILED: no $claim"; cat "$folder/table.txt"; exit 1; }
 done
 "$limited" --only wgan_gp --steps 60 --threads 1 --json "$folder/limited.json" || exit 1
