@@ -295,7 +295,7 @@ static nd_status outer_products(const nd_kernel_call *of) {
 
 /// Whether oneDNN's code is of vectors of 512 bits, whose loops were chosen with them.
 static bool has_wide_vectors(void) {
-#if defined(__x86_64__)
+#if ND_ISA_X86
     const nd__cpu_loops *loops = nd__cpu_loops_now();
     return loops == &nd__cpu_loops_x86_64_v4 || loops == &nd__cpu_loops_x86_64_v4_halves;
 #else
