@@ -118,6 +118,10 @@ END
 beside 1.05 cnn wgan_gp rnn_lstm rnn_gru transformer large_images minilm
 [ $? -eq 1 ] || fail "other values do not fail: $(cat "$folder/table.txt")"
 [ "$(grep -c 'FAILS.*the same parameters and data' "$folder/table.txt")" -eq 7 ] || fail "not all fail: $(cat "$folder/table.txt")"
+# What PyTorch does not do has that said.
+beside 1 rnn_attached objects long || fail "without a PyTorch side: $(cat "$folder/table.txt")"
+[ "$(grep -cx '  SKIPPED: no PyTorch side' "$folder/table.txt")" -eq 3 ] || fail "no PyTorch side, and nothing says so: $(cat "$folder/table.txt")"
+[ "$(grep -c '"peer_skipped": "no PyTorch side"' "$folder/beside.json")" -eq 3 ] || fail "likewise in JSON: $(cat "$folder/beside.json")"
 beside none rnn_gru
 [ $? -eq 1 ] && grep -q "FAILS .*PyTorch's side begins" "$folder/table.txt" || fail "a script that fails does not: $(cat "$folder/table.txt")"
 ND_RIVALS=$folder/rivals TMPDIR=$folder/nowhere "$workloads" --only rnn_gru --steps 1 >/dev/null 2>"$folder/errors.txt"

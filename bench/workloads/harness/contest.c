@@ -158,9 +158,12 @@ static bool start_sides(contest *contest, const workload_settings *settings) {
         if (settings->on && good)
             good = start_side(contest, settings, "on", settings->strategy);
     }
-    if (good && settings->peers && contest->workload->has_peer)
-        good = start_rival(contest, settings);
-    return good;
+    if (!good || !settings->peers)
+        return good;
+    if (contest->workload->has_peer)
+        return start_rival(contest, settings);
+    snprintf(contest->peer_skipped, sizeof contest->peer_skipped, "no PyTorch side");
+    return true;
 }
 
 static bool start_side(contest *contest, const workload_settings *settings, const char *name,
