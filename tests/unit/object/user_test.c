@@ -5,6 +5,7 @@
 #include "tests/testing.h"
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 typedef struct part {
     nd_list *list;
@@ -218,6 +219,16 @@ static void test_objects_are_made_beside_collections(void **state) {
     nd_release(chain);
 }
 
+static void test_a_type_with_unknown_flags_is_refused(void **state) {
+    (void)state;
+    static const nd_type odd = {
+        .size = sizeof(nd_type), .version = 1, .name = "odd", .flags = ND_TYPE_GREEN | 1u << 20};
+    assert_null(nd_object_new(&odd, 8));
+    assert_int_equal(nd_error_get_status(), ND_ERROR_INVALID_ARGUMENT);
+    assert_non_null(strstr(nd_error_get_message(), "nothing is known by 0x100000"));
+    nd_error_clear();
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_object_is_filled_before_anybody_sees_it),
@@ -225,6 +236,7 @@ int main(void) {
         ND_TEST(test_manager_that_refuses_a_filled_object_leaves_nothing),
         ND_TEST(test_edges_from_a_list_of_fields_are_traversed_and_cleared),
         ND_TEST(test_objects_are_made_beside_collections),
+        ND_TEST(test_a_type_with_unknown_flags_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
