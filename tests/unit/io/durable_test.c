@@ -3,7 +3,8 @@
 // The calls that change files go through here (linked with --wrap). The disk remembers a file's
 // content as of its last fsync and a folder's names as of the folder's; before and after every call
 // the test asks what a crash would leave: the old file whole, the new one whole, or the new one
-// whole under another name while the old one is being written over.
+// whole under another name while the old one is being written over. Every writer of the library is
+// tried so.
 #include "tests/unit/io/files.h"
 #include <dirent.h>
 #include <errno.h>
@@ -218,10 +219,103 @@ int __wrap_unlink(const char *path) {
 
 // ------------------------------------------------------------------------------------------- tests
 
-static nd_status save(const char *path, double value, int64_t count) {
+/// Saves what is made of a value and a size: the same bytes for the same ones.
+typedef nd_status (*save_function)(const char *path, double value, int64_t count);
+
+static nd_status save_safetensors(const char *path, double value, int64_t count) {
     nd_auto nd_tensor *x = nd_full(ND_SHAPE(count), value, ND_F32);
     assert_handle(x);
     return nd_save_safetensors(path, 1, (const char *const[]){"x"}, (const nd_tensor *const[]){x});
+}
+
+static nd_status save_npy(const char *path, double value, int64_t count) {
+    nd_auto nd_tensor *x = nd_full(ND_SHAPE(count), value, ND_F32);
+    assert_handle(x);
+    return nd_save_npy(path, x);
+}
+
+static nd_status save_npz(const char *path, double value, int64_t count) {
+    nd_auto nd_tensor *x = nd_full(ND_SHAPE(count), value, ND_F32);
+    nd_auto nd_tensor *y = nd_rand(nd_key_new((uint64_t)value), ND_SHAPE(count), ND_F32);
+    assert_handle(x);
+    assert_handle(y);
+    return nd_save_npz(path, 2, (const char *const[]){"x", "y"}, (const nd_tensor *const[]){x, y},
+                       NULL);
+}
+
+static nd_status save_csv(const char *path, double value, int64_t count) {
+    nd_auto nd_tensor *x = nd_rand(nd_key_new((uint64_t)value), ND_SHAPE(count, 2), ND_F32);
+    assert_handle(x);
+    return nd_save_csv(path, x, NULL);
+}
+
+/// Noise, so that it stays large.
+static nd_tensor *make_picture(double value, int64_t count) {
+    enum { SIDE = 300 };
+    const int64_t rows = (count + SIDE - 1) / SIDE, columns = count < SIDE ? count : SIDE;
+    nd_tensor *picture =
+        nd_randint(nd_key_new((uint64_t)value), 0, 256, ND_SHAPE(rows, columns), ND_U8);
+    assert_handle(picture);
+    return picture;
+}
+
+static nd_status save_png(const char *path, double value, int64_t count) {
+    nd_auto nd_tensor *picture = make_picture(value, count);
+    return nd_save_png(path, picture, NULL);
+}
+
+static nd_status save_jpeg(const char *path, double value, int64_t count) {
+    nd_auto nd_tensor *picture = make_picture(value, count);
+    return nd_save_jpeg(path, picture, NULL);
+}
+
+static nd_status save_parameters(const char *path, double value, int64_t count) {
+    nd_auto nd_module *module = nd_linear_module(nd_key_new((uint64_t)value), count, 1, true);
+    assert_handle(module);
+    return nd_save_parameters(module, path);
+}
+
+static nd_status save_state(const char *path, double value, int64_t count) {
+    nd_auto nd_module *module = nd_linear_module(nd_key_new((uint64_t)value), count, 1, true);
+    nd_auto nd_optimizer *optimizer = nd_adam(module, NULL);
+    nd_auto nd_state *state = nd_state_new();
+    assert_handle(state);
+    assert_ok(nd_state_add_module(state, "model", module));
+    assert_ok(nd_state_add_optimizer(state, "optimizer", optimizer));
+    assert_ok(nd_state_set_i64(state, "step", (int64_t)value));
+    return nd_save_state(state, path);
+}
+
+static const struct {
+    const char *name;
+    save_function save;
+} writers[] = {
+    {"safetensors", save_safetensors},
+    {"npy", save_npy},
+    {"npz", save_npz},
+    {"csv", save_csv},
+    {"png", save_png},
+    {"jpeg", save_jpeg},
+    {"parameters", save_parameters},
+    {"state", save_state},
+};
+enum { WRITERS = sizeof writers / sizeof *writers };
+
+/// The one that is tested.
+static save_function save = save_safetensors;
+
+/// Whether this build and machine have it.
+static bool choose_writer(int writer) {
+    save = writers[writer].save;
+    nd_status status = save(nd_test_path("tried"), 1, 1);
+    unlink(nd_test_path("tried"));
+    if (status == ND_ERROR_UNSUPPORTED) {
+        print_message("SKIPPED: %s\n", nd_error_get_message());
+        nd_error_clear();
+        return false;
+    }
+    assert_ok(status);
+    return true;
 }
 
 static content content_of(const char *path) {
@@ -285,12 +379,12 @@ static void assert_saved_for_good(int names) {
     assert_int_equal(nd_test_count_files(disk.folder), 2 + names);
 }
 
-static void test_F39_a_crash_leaves_the_old_file_or_the_new_one(void **state) {
-    (void)state;
+/// One writer, into a folder without the file or with it, from small to several buffers.
+static void check_crashes(const char *writer) {
     for (int exists = 0; exists < 2; exists++)
         for (int64_t count = 1; count < 100000; count *= 300) {
             char name[64];
-            snprintf(name, sizeof name, "crash_%d_%lld", exists, (long long)count);
+            snprintf(name, sizeof name, "crash_%s_%d_%lld", writer, exists, (long long)count);
             const char *target = begin_disk(name, exists, count);
             watch_disk();
             assert_ok(save(target, 2, count));
@@ -299,11 +393,18 @@ static void test_F39_a_crash_leaves_the_old_file_or_the_new_one(void **state) {
         }
 }
 
-static void test_F39_a_file_of_several_names_keeps_them(void **state) {
+static void test_F39_a_crash_leaves_the_old_file_or_the_new_one(void **state) {
     (void)state;
+    for (int i = 0; i < WRITERS; i++)
+        if (choose_writer(i))
+            check_crashes(writers[i].name);
+    save = save_safetensors;
+}
+
+static void check_names(const char *writer) {
     for (int64_t count = 1; count < 100000; count *= 300) {
         char name[64], second[700];
-        snprintf(name, sizeof name, "names_%lld", (long long)count);
+        snprintf(name, sizeof name, "names_%s_%lld", writer, (long long)count);
         const char *target = begin_disk(name, true, count);
         snprintf(second, sizeof second, "%s/second", disk.folder);
         assert_int_equal(link(target, second), 0);
@@ -313,6 +414,14 @@ static void test_F39_a_file_of_several_names_keeps_them(void **state) {
         assert_int_equal(present_inode("model"), present_inode("second"));
         end_disk();
     }
+}
+
+static void test_F39_a_file_of_several_names_keeps_them(void **state) {
+    (void)state;
+    for (int i = 0; i < WRITERS; i++)
+        if (choose_writer(i))
+            check_names(writers[i].name);
+    save = save_safetensors;
 }
 
 static void test_F39_a_write_that_fails_over_the_old_file_keeps_the_new_one(void **state) {
