@@ -24,11 +24,11 @@
 
 enum {
     THREADS = 8,
-    REQUESTS = 1000,    ///< of a step
-    MOST_DIGITS = 8,    ///< of a request
-    TOO_MANY = 1000,    ///< of one that overruns
-    EXPLAINED = 32,     ///< one request in so many
-    OVERRUNNING = 1024, ///< likewise
+    REQUESTS = 1000 / WORKLOAD_SHRINK,    ///< of a step
+    MOST_DIGITS = 8,                      ///< of a request
+    TOO_MANY = 1000,                      ///< of one that overruns
+    EXPLAINED = 32,                       ///< one request in so many
+    OVERRUNNING = 1024 / WORKLOAD_SHRINK, ///< likewise
     PIXELS = 784,
     HIDDEN = 128,
     CLASSES = 10,
