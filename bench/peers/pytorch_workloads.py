@@ -248,7 +248,10 @@ class LargeImages:
     BATCH, SIDE, WIDTH, STAGES = 8, 512, 8, 4
 
     def __init__(self, steps, data, given):
-        self.images, self.labels = load_digits(data, given)[0]
+        images, labels = load_digits(data, given)[0]
+        self.images, self.labels = images[: self.BATCH], labels[: self.BATCH]
+        colours = lambda: torch.rand(self.BATCH, 3, 1, 1, device=given.device)
+        self.ground, self.ink = given.draw("ground", 0, colours), given.draw("ink", 0, colours)
         blocks = [Block(self.WIDTH, self.WIDTH, 1)]
         blocks += [Block(self.WIDTH << i, self.WIDTH << i + 1, 2) for i in range(self.STAGES - 1)]
         self.features = nn.Sequential(make_conv(3, self.WIDTH, 5, 2), nn.ReLU(), *blocks)
@@ -256,26 +259,18 @@ class LargeImages:
         model = nn.Sequential(self.features, self.head)
         given.fill(model, "model")
         self.optimizer = torch.optim.Adam(model.parameters(), lr=2e-3, fused=given.fused)
-        self.given, self.steps = given, 0
-
-    def draw_colours(self):
-        return torch.rand(self.BATCH, 3, 1, 1, device=self.given.device)
 
     def draw_map(self, features, gradient):
         drawn = torch.relu(-(features * gradient.mean((2, 3), keepdim=True)).sum(1))
         self.focus = (drawn.max() - drawn.mean()).item()
 
     def step(self):
-        position = self.steps * self.BATCH % len(self.labels)
-        chosen = slice(position, position + self.BATCH)
-        shapes = functional.interpolate(self.images[chosen], size=self.SIDE, mode="bilinear")
-        ground, ink = (self.given.draw(name, self.steps, self.draw_colours) for name in ("ground", "ink"))
-        self.steps += 1
-        features = self.features(ground + shapes * (ink - ground))
+        shapes = functional.interpolate(self.images, size=self.SIDE, mode="bilinear")
+        features = self.features(self.ground + shapes * (self.ink - self.ground))
         # The hook has features without a history, so that PyTorch's side keeps nothing.
         seen = features.detach()
         features.register_hook(lambda gradient: self.draw_map(seen, gradient))
-        loss = functional.cross_entropy(self.head(features), self.labels[chosen])
+        loss = functional.cross_entropy(self.head(features), self.labels)
         loss.backward()
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
