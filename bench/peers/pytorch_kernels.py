@@ -168,9 +168,13 @@ def creation_calls(n):
 
 def differentiated(call, *inputs):
     """The call and its gradients; what comes in for the result is made once. Gradients have elements of their own, as ndarc's have: of a sum
-    PyTorch hands out a view that repeats what came in, which nobody may write, and which backward() copies."""
+    PyTorch hands out what came in, or a view that repeats it, which nobody may write, and which backward() copies."""
     seed = torch.ones_like(call())
-    return lambda: [gradient.contiguous() for gradient in torch.autograd.grad(call(), inputs, seed)]
+
+    def own(gradient):
+        return gradient.clone() if gradient.untyped_storage().data_ptr() == seed.untyped_storage().data_ptr() else gradient.contiguous()
+
+    return lambda: [own(gradient) for gradient in torch.autograd.grad(call(), inputs, seed)]
 
 
 def gradient_calls(n):

@@ -365,12 +365,31 @@ static void scatter_rows(index_work *work, int64_t total) {
         nd__cpu_parallel(size, cost, (size + shares - 1) / shares, scatter_to_targets, work);
 }
 
-static nd_status gather_or_scatter(const nd_kernel_call *call) {
-    int64_t total = nd__call_total(call);
-    if (!row_of(call))
+/// The same without axes of size 1, but for the indexed one: the last axis is what rows are made of.
+static nd_kernel_call without_single_axes(const nd_kernel_call *call) {
+    nd_kernel_call less = *call;
+    const int indexed = (int)call->attrs.i[0];
+    less.ndim = 0;
+    for (int axis = 0; axis < call->ndim; axis++) {
+        if (call->shape[axis] == 1 && axis != indexed)
+            continue;
+        if (axis == indexed)
+            less.attrs.i[0] = less.ndim;
+        less.shape[less.ndim] = call->shape[axis];
+        for (int i = 0; i < 3; i++)
+            less.operand[i].strides[less.ndim] = call->operand[i].strides[axis];
+        less.ndim++;
+    }
+    return less;
+}
+
+static nd_status gather_or_scatter(const nd_kernel_call *given) {
+    const int64_t total = nd__call_total(given);
+    if (!row_of(given))
         return ND_ERROR_UNSUPPORTED;
     if (total == 0)
         return ND_OK;
+    const nd_kernel_call less = without_single_axes(given), *call = &less;
     // The longest axis that is not the indexed one: along that, no two threads meet in a result.
     index_work work = {.call = call, .axis = -1};
     for (int axis = 0; axis < call->ndim; axis++)
