@@ -108,6 +108,7 @@ nd_tensor *nd__linalg_identity(const nd_tensor *like, int64_t n) {
 // decompositions
 
 nd_tensor *nd_cholesky(const nd_tensor *x) {
+    ND__ERROR_NAMED("cholesky");
     if (nd__linalg_check_computed("cholesky", "x", x, true) != ND_OK)
         return NULL;
     nd_auto nd_tensor *symmetric = symmetric_part(x);
@@ -179,6 +180,7 @@ static nd_status wide_qr(const nd_tensor *x, nd_tensor **ret_q, nd_tensor **ret_
 }
 
 nd_status nd_qr(const nd_tensor *x, nd_tensor **ret_q, nd_tensor **ret_r) {
+    ND__ERROR_NAMED("qr");
     nd_status status = nd__linalg_check_computed("qr", "x", x, false);
     if (status != ND_OK)
         return status;
@@ -217,6 +219,7 @@ static nd_status svd(const char *name, const nd_tensor *x, nd_tensor **ret_u, nd
 }
 
 nd_status nd_svd(const nd_tensor *x, nd_tensor **ret_u, nd_tensor **ret_s, nd_tensor **ret_vt) {
+    ND__ERROR_NAMED("svd");
     return svd("svd", x, ret_u, ret_s, ret_vt);
 }
 
@@ -231,6 +234,7 @@ static nd_tensor *singular_values(const char *name, const nd_tensor *x) {
 }
 
 nd_tensor *nd_svdvals(const nd_tensor *x) {
+    ND__ERROR_NAMED("svdvals");
     return singular_values("svdvals", x);
 }
 
@@ -250,10 +254,12 @@ static nd_status eigh(const char *name, const nd_tensor *x, bool only, nd_tensor
 }
 
 nd_status nd_eigh(const nd_tensor *x, nd_tensor **ret_values, nd_tensor **ret_vectors) {
+    ND__ERROR_NAMED("eigh");
     return eigh("eigh", x, false, ret_values, ret_vectors);
 }
 
 nd_tensor *nd_eigvalsh(const nd_tensor *x) {
+    ND__ERROR_NAMED("eigvalsh");
     nd_tensor *values = NULL;
     return eigh("eigvalsh", x, true, &values, NULL) == ND_OK ? values : NULL;
 }
@@ -286,11 +292,13 @@ static nd_tensor *packed_slogdet(const char *name, const nd_tensor *x, bool is_d
 }
 
 nd_tensor *nd_det(const nd_tensor *x) {
+    ND__ERROR_NAMED("det");
     nd_auto nd_tensor *packed = packed_slogdet("det", x, true);
     return packed ? nd_select(packed, 2, -1) : NULL;
 }
 
 nd_status nd_slogdet(const nd_tensor *x, nd_tensor **ret_sign, nd_tensor **ret_logabsdet) {
+    ND__ERROR_NAMED("slogdet");
     nd_auto nd_tensor *packed = packed_slogdet("slogdet", x, false);
     if (!packed)
         return nd_error_get_status();
@@ -300,6 +308,7 @@ nd_status nd_slogdet(const nd_tensor *x, nd_tensor **ret_sign, nd_tensor **ret_l
 }
 
 nd_tensor *nd_matrix_rank(const nd_tensor *x, double tolerance) {
+    ND__ERROR_NAMED("matrix_rank");
     if (nd__linalg_check_computed("matrix_rank", "x", x, false) != ND_OK ||
         nd__linalg_check_tolerance("matrix_rank", tolerance) != ND_OK)
         return NULL;
@@ -325,6 +334,7 @@ static nd_tensor *as_norm(nd_tensor *x, bool keepdims) {
 }
 
 nd_tensor *nd_matrix_norm(const nd_tensor *x, nd_matrix_norm_kind kind, bool keepdims) {
+    ND__ERROR_NAMED("matrix_norm");
     if (nd__linalg_check("matrix_norm", "x", x, false) != ND_OK)
         return NULL;
     const int rows = -2, columns = -1, both[] = {-2, -1};

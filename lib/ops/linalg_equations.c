@@ -99,11 +99,13 @@ static nd_tensor *solve(const char *name, const nd_tensor *a, const nd_tensor *b
 }
 
 nd_tensor *nd_solve(const nd_tensor *a, const nd_tensor *b) {
+    ND__ERROR_NAMED("solve");
     return solve("solve", a, b);
 }
 
 nd_tensor *nd_solve_triangular(const nd_tensor *a, const nd_tensor *b, bool upper,
                                bool unit_diagonal) {
+    ND__ERROR_NAMED("solve_triangular");
     system_operands s;
     if (make_system("solve_triangular", a, b, true, &s) != ND_OK)
         return NULL;
@@ -120,6 +122,7 @@ static nd_tensor *inverse_of(const char *name, const nd_tensor *x) {
 }
 
 nd_tensor *nd_inv(const nd_tensor *x) {
+    ND__ERROR_NAMED("inv");
     return inverse_of("inv", x);
 }
 
@@ -157,6 +160,7 @@ static nd_tensor *power_of(const nd_tensor *x, uint64_t power) {
 }
 
 nd_tensor *nd_matrix_power(const nd_tensor *x, int64_t power) {
+    ND__ERROR_NAMED("matrix_power");
     const char *name = "matrix_power";
     if (nd__tensor_check_operand(name, "x", x) != ND_OK)
         return NULL;
@@ -178,6 +182,7 @@ nd_tensor *nd_matrix_power(const nd_tensor *x, int64_t power) {
 }
 
 nd_tensor *nd_lstsq(const nd_tensor *a, const nd_tensor *b, double tolerance) {
+    ND__ERROR_NAMED("lstsq");
     system_operands s;
     if (make_system("lstsq", a, b, false, &s) != ND_OK)
         return NULL;
@@ -192,6 +197,7 @@ nd_tensor *nd_lstsq(const nd_tensor *a, const nd_tensor *b, double tolerance) {
 }
 
 nd_tensor *nd_pinv(const nd_tensor *x, double tolerance) {
+    ND__ERROR_NAMED("pinv");
     if (nd__linalg_check_computed("pinv", "x", x, false) != ND_OK ||
         nd__linalg_check_tolerance("pinv", tolerance) != ND_OK)
         return NULL;

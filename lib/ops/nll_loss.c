@@ -3,6 +3,7 @@
 #include "lib/ops/nll_loss.h"
 #include "lib/base/error.h"
 #include "lib/ops/autocast.h"
+#include "lib/ops/index.h"
 #include "lib/ops/operands.h"
 #include "lib/ops/precision.h"
 #include "lib/tensor/launch.h"
@@ -208,6 +209,16 @@ nd_tensor *nd__nll_loss_grad(const nd_tensor *grad, const nd_tensor *targets,
 
 // -------------------------------------------------------------------------------------------------
 
+/// Behind a refusal of targets: which it was, where there is one that the host can read.
+static void say_which_target(const nd_tensor *x, const nd_tensor *targets, int64_t ignored) {
+    const int64_t classes = x->shape[x->ndim > 1 ? 1 : 0];
+    nd_stray stray;
+    if (nd_error_get_status() == ND_ERROR_INVALID_ARGUMENT && classes > 0 &&
+        nd__index_find_outside(targets, 0, classes - 1, &ignored, &stray))
+        nd__error(ND_ERROR_INVALID_ARGUMENT, "nll_loss: a target is outside 0 ... %lld: %s",
+                  (long long)classes - 1, stray.text);
+}
+
 nd_tensor *nd_nll_loss(const nd_tensor *log_probabilities, const nd_tensor *targets,
                        const nd_tensor *weight, int64_t ignored, nd_reduction reduction) {
     const nd_tensor *x = log_probabilities;
@@ -222,5 +233,7 @@ nd_tensor *nd_nll_loss(const nd_tensor *log_probabilities, const nd_tensor *targ
     nd_auto nd_tensor *loss = learned || x->numel == 0
                                   ? composed(wide, index, weight, ignored, reduction)
                                   : in_one(wide, index, weight, ignored, reduction);
+    if (!loss)
+        say_which_target(x, targets, ignored);
     return loss ? nd__operands_as_dtype(loss, nd__autocast_result(x->dtype)) : NULL;
 }

@@ -10,16 +10,17 @@
 /// Operands that need a cast, a copy or a step of another kind before they are computed with; most
 /// are too large for a tensor's own block, so that their results have data of their own.
 typedef struct operands {
-    nd_tensor *matrix; ///< [N, N], f32, transposed
-    nd_tensor *whole;  ///< [N, N], i32
-    nd_tensor *half;   ///< [N, N], f16
-    nd_tensor *line;   ///< [N], f32
-    nd_tensor *places; ///< [N], i32, some from the end
-    nd_tensor *labels; ///< [N], i32, 0 ... 2
-    nd_tensor *yes;    ///< [N, N], bool
-    nd_tensor *three;  ///< [N, 3], f32
-    nd_tensor *image;  ///< [1, N, 4, 4], f32
-    nd_tensor *bytes;  ///< [N, N], u8
+    nd_tensor *matrix;   ///< [N, N], f32, transposed
+    nd_tensor *whole;    ///< [N, N], i32
+    nd_tensor *half;     ///< [N, N], f16
+    nd_tensor *line;     ///< [N], f32
+    nd_tensor *places;   ///< [N], i32, some from the end
+    nd_tensor *labels;   ///< [N], i32, 0 ... 2
+    nd_tensor *yes;      ///< [N, N], bool
+    nd_tensor *three;    ///< [N, 3], f32
+    nd_tensor *image;    ///< [1, N, 4, 4], f32
+    nd_tensor *bytes;    ///< [N, N], u8
+    nd_tensor *definite; ///< [N, N], f64, the identity
 } operands;
 
 static void release_operands(operands *o) {
@@ -33,6 +34,7 @@ static void release_operands(operands *o) {
     nd_release(o->three);
     nd_release(o->image);
     nd_release(o->bytes);
+    nd_release(o->definite);
 }
 
 static operands make_operands(void) {
@@ -54,6 +56,7 @@ static operands make_operands(void) {
         .three = nd_ones(ND_SHAPE(N, 3), ND_F32),
         .image = nd_ones(ND_SHAPE(1, N, 4, 4), ND_F32),
         .bytes = nd_ones(ND_SHAPE(N, N), ND_U8),
+        .definite = nd_eye(N, ND_F64),
     };
 }
 
@@ -183,7 +186,19 @@ static const double quarters[] = {0.25, 0.6};
     CASE(topk, greatest(o->matrix))                                                        \
     CASE(searchsorted, nd_searchsorted(o->line, o->whole, true))                           \
     CASE(unique, distinct(o->matrix))                                                      \
-    CASE(attention, nd_attention(o->image, o->image, o->image, NULL, NULL))
+    CASE(attention, nd_attention(o->image, o->image, o->image, NULL, NULL))                \
+    CASE(cholesky, nd_cholesky(o->definite))                                               \
+    CASE(det, nd_det(o->definite))                                                         \
+    CASE(inv, nd_inv(o->definite))                                                         \
+    CASE(pinv, nd_pinv(o->matrix, -1))                                                     \
+    CASE(solve, nd_solve(o->definite, o->definite))                                            \
+    CASE(lstsq, nd_lstsq(o->matrix, o->three, -1))                                         \
+    CASE(svdvals, nd_svdvals(o->matrix))                                                   \
+    CASE(eigvalsh, nd_eigvalsh(o->matrix))                                                 \
+    CASE(matrix_power, nd_matrix_power(o->whole, 5))                                       \
+    CASE(matrix_rank, nd_matrix_rank(o->matrix, -1))                                       \
+    CASE(matrix_norm, nd_matrix_norm(o->matrix, ND_MATRIX_NORM_NUCLEAR, false))            \
+    CASE(matrix_norm, nd_matrix_norm(o->matrix, ND_MATRIX_NORM_COLUMNS, true))
 
 static nd_tensor *run(size_t which, const operands *o) {
     size_t at = 0;
