@@ -7,6 +7,7 @@
 #include "lib/base/thread.h"
 
 #define MARK (UINT32_C(1) << 31)
+#define NAP_NS 50000
 
 /// What is taken away again and again, as where a thread makes managers that another one closes, is
 /// biased in ever fewer uses: one in so many.
@@ -31,13 +32,15 @@ static void order_owner(void) {
     nd__barrier_run_slow();
 }
 
-/// The owner is quick, but may not be running.
+/// The owner is quick, but may not be running, or fork meanwhile.
 static void wait_for_owner(const nd_biased_lock *biased) {
     for (int spin = 0; nd__atomic_load(&biased->held, acquire) != 0; spin++) {
         if (spin < 100)
             nd__pause_relax();
-        else
+        else if (spin < 200)
             nd__pause_yield();
+        else
+            nd__pause_nap(NAP_NS);
     }
 }
 
@@ -77,7 +80,22 @@ void nd__biased_lock_release_own(nd_biased_lock *biased) {
     const uint32_t id = nd__thread()->lock_id;
     if (biased->unbiased > 0)
         biased->unbiased--;
-    else if (id && id < MARK && nd__atomic_load(&barrier_works, relaxed) && count_biased())
+    else if (id && (!biased->only || biased->only == id) &&
+             nd__atomic_load(&barrier_works, relaxed) && count_biased()) {
+        biased->only = id;
         nd__atomic_store(&biased->owner, id, relaxed);
+    }
+    nd__lock_release(&biased->lock);
+}
+
+void nd__biased_lock_end(nd_biased_lock *biased) {
+    const uint32_t id = nd__thread_record.lock_id;
+    if (nd__atomic_load(&biased_locks, relaxed) < ND__BIASED_LOCKS_MOST || !id ||
+        nd__atomic_load(&biased->owner, relaxed) != id || !nd__lock_try(&biased->lock))
+        return;
+    if (nd__atomic_load(&biased->owner, relaxed) == id) {
+        nd__atomic_store(&biased->owner, 0, relaxed);
+        (void)nd__atomic_fetch_sub(&biased_locks, 1, relaxed);
+    }
     nd__lock_release(&biased->lock);
 }

@@ -8,7 +8,9 @@
 // begins a new use of its memory has it biased again.
 //
 // Invariant: `owner` is written by who holds `lock`, and is 0 while that one is done with taking
-// it. So whoever holds the whole and finds it set holds it by its bias.
+// it. So whoever holds the whole and finds it set holds it by its bias. And a lock is never biased
+// to a second thread: the first one, on its way between its look at `owner` and `held` all the
+// while, would give up what that one holds.
 #ifndef ND_LIB_BASE_BIASED_LOCK_H
 #define ND_LIB_BASE_BIASED_LOCK_H
 #include "lib/base/atomics.h"
@@ -21,6 +23,7 @@ typedef struct nd_biased_lock {
     _Atomic uint32_t owner; ///< a thread's lock_id, perhaps marked; 0: of none
     _Atomic uint32_t held;  ///< 1: the owner has it, or is about to look whether it may
     // Guarded by the whole.
+    uint32_t only;          ///< whom it was ever biased to; 0: nobody yet
     uint16_t unbiased;      ///< so many uses more it stays biased to none
     uint16_t next_unbiased; ///< the same after the next time that it is taken away
 } nd_biased_lock;
@@ -82,6 +85,9 @@ static inline void nd__biased_lock_release(nd_biased_lock *biased) {
 /// Gives the lock up, biased to this thread from now on if it may be: a use of its memory begins,
 /// by one thread as far as one knows. It is held.
 void nd__biased_lock_release_own(nd_biased_lock *biased);
+/// A use of its memory ends, and another one may begin late: where as many locks are biased as may
+/// be, and this one is to this thread, it is no more. It is not held.
+void nd__biased_lock_end(nd_biased_lock *biased);
 
 /// Free, with nobody waiting: what a lock is in a forked child that held it.
 static inline void nd__biased_lock_begin(nd_biased_lock *biased) {

@@ -61,15 +61,19 @@ bool nd__thread_await_end(void) {
     return thread->end_awaited;
 }
 
+/// The highest bit is a mark.
+enum { LOCK_IDS_MOST = INT32_MAX };
+
 void nd__thread_register(nd_thread *thread) {
-    static uint32_t last_number;
+    static uint32_t last_number, last_lock_id;
     bool awaited = nd__thread_await_end();
     if (thread->unlisted)
         return;
     thread->unlisted = !awaited;
     nd__lock_acquire(&registry_lock);
     thread->number = last_number++;
-    thread->lock_id = thread->number + 1;
+    if (last_lock_id < LOCK_IDS_MOST)
+        thread->lock_id = ++last_lock_id;
     thread->previous = NULL;
     if (awaited) {
         thread->next = registry;

@@ -23,8 +23,9 @@ struct nd_thread {
     _Atomic uint32_t writing; ///< 1 while inside the gate; the collector waits for 0
     _Atomic uint32_t fences;  ///< 1: was seen to fence for itself at the gate, as it always will
     uint32_t gate_depth;
-    uint32_t number;     ///< counts up from the first thread's 0
-    uint32_t lock_id;    ///< one more, which locks are biased to (biased_lock.h); 0: none is
+    uint32_t number; ///< counts up from the first thread's 0
+    uint32_t
+        lock_id; ///< whom locks are biased to (biased_lock.h), no other thread's ever; 0: none is
     bool registered;     ///< in the registry
     bool unlisted;       ///< never to be registered (again)
     bool end_awaited;    ///< the key is set: thread_exit will run

@@ -113,6 +113,7 @@ static nd_manager *take_recycled(void) {
 }
 
 static void recycle(nd_manager *manager) {
+    nd__biased_lock_end(&manager->first.lock);
     if (nd__checked_waiting(sizeof(nd_manager))) {
         add_newest(&recycled[0], manager);
         return;

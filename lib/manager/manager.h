@@ -76,7 +76,7 @@ struct nd_shard {
     /// a locked instruction. Part of the account as `bytes` is.
     _Atomic uint64_t owned[ND__KIND_PLACES];
 };
-_Static_assert(offsetof(nd_shard, manager) == 24, "tools/gdb reads it");
+_Static_assert(offsetof(nd_shard, manager) == 32, "tools/gdb reads it");
 
 /// Shards that lie one behind the other, for who locks all there are (manager_fork.c).
 typedef struct nd__shard_range nd__shard_range;

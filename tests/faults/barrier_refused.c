@@ -1,7 +1,9 @@
 // A sandbox begins while the program runs and forbids the process-wide barrier of the gate (F38):
 // no edge changes under a collector that looks at it, and nothing is lost.
 #include "lib/base/atomics.h"
+#include "lib/base/barrier.h"
 #include "lib/base/thread.h"
+#include "lib/manager/manager.h"
 #include "lib/object/gate.h"
 #include "tests/behaviour/cell.h"
 #include "tests/testing.h"
@@ -163,6 +165,8 @@ static void test_F38_a_bias_is_taken_away_since(void **state) {
 
 int main(void) {
     biased = nd_manager_new(NULL, "biased");
+    if (nd__barrier_prepare() && nd__atomic_load(&biased->first.lock.owner, relaxed) == 0)
+        return 1;
     const struct CMUnitTest tests[] = {
         ND_TEST(test_F38_barrier_refused_while_threads_write),
         ND_TEST(test_F38_barrier_refused_since),

@@ -35,12 +35,17 @@ static void begin(uint32_t times) {
     nd__biased_lock_models = true;
     expected = times;
     for (int i = 0; i < 3; i++)
-        model_record(i)->lock_id = (uint32_t)i + 1;
+        model_record(i)->lock_id = (uint32_t)i + 101;
 }
 
-/// To the program's first thread.
+/// To the program's first thread, whose id the setup has for that.
 static void bias(void) {
-    nd__atomic_store(&shard.lock.owner, 1, relaxed);
+    const uint32_t own = nd__thread()->lock_id;
+    nd__thread()->lock_id = model_record(0)->lock_id;
+    nd__biased_lock_acquire(&shard.lock);
+    nd__biased_lock_release_own(&shard.lock);
+    nd__thread()->lock_id = own;
+    model_assert(nd__atomic_load(&shard.lock.owner, relaxed) == model_record(0)->lock_id);
 }
 
 static void setup_two(void) {
@@ -62,6 +67,20 @@ static void setup_unbiased(void) {
     begin(3);
 }
 
+/// The memory's uses by another thread, whose own the lock would be by now.
+static void begin_later_and_count(void) {
+    nd__shard_lock_pair(&shard, &shard);
+    counted++;
+    shard.lock.unbiased = 0;
+    nd__biased_lock_release_own(&shard.lock);
+    count_once();
+}
+
+static void setup_later(void) {
+    begin(4);
+    bias();
+}
+
 static void finish(void) {
     nd__shard_lock_pair(&shard, &shard);
     model_assert(counted == expected);
@@ -79,6 +98,9 @@ const model_program model_biased_programs[] = {
             count_once),
     CHECKED("biased_begun", "a lock becomes biased while another thread wants it", setup_unbiased,
             begin_and_count, count_once),
+    CHECKED("biased_later",
+            "another thread begins a use, as the owner of before comes, and a third", setup_later,
+            count_once, begin_later_and_count, count_once),
 };
 const size_t model_biased_program_count =
     sizeof model_biased_programs / sizeof model_biased_programs[0];

@@ -24,7 +24,7 @@ HANDLES = {
 # static assertion beside its definition.
 HEADER = struct.Struct("=QQQQQQII")
 TYPE_NAME_OFFSET = 8
-HOME_MANAGER_OFFSET = 24  # struct nd_shard, checked likewise
+HOME_MANAGER_OFFSET = 32  # struct nd_shard, checked likewise
 WATCH_BIAS = 0x80000000
 FLAG_TRACKED, FLAG_CLOSED, FLAG_DYING, FLAG_NAMED = 1 << 0, 1 << 1, 1 << 2, 1 << 4
 TYPE_TENSOR, TYPE_ACCOUNTED, TYPE_MANAGER = 1 << 8, 1 << 9, 1 << 10

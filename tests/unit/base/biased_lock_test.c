@@ -148,6 +148,50 @@ static void test_what_is_taken_away_again_and_again_is_hardly_biased(void **stat
     assert_in_range(biased_uses(&lock, 100), 2, 4);
 }
 
+static void *bias_here(void *data) {
+    bias(data);
+    return NULL;
+}
+
+static void test_no_lock_is_biased_to_a_second_thread(void **state) {
+    (void)state;
+    nd_biased_lock lock = {.owner = 0};
+    bias(&lock);
+    take_away(&lock);
+    pthread_t thread;
+    for (int i = 0; i < 20; i++) {
+        assert_int_equal(pthread_create(&thread, NULL, bias_here, &lock), 0);
+        pthread_join(thread, NULL);
+        assert_false(is_biased(&lock));
+    }
+    bias(&lock);
+    assert_true(is_biased(&lock));
+    take_away(&lock);
+}
+
+/// Where as many are biased as may be, the end of a use makes room for another lock.
+static void test_a_use_that_ends_makes_room(void **state) {
+    (void)state;
+    static nd_biased_lock locks[ND__BIASED_LOCKS_MOST + 1];
+    int last = -1;
+    for (int i = 0; i <= ND__BIASED_LOCKS_MOST; i++) {
+        bias(&locks[i]);
+        last = is_biased(&locks[i]) ? i : last;
+    }
+    assert_in_range(last, 0, ND__BIASED_LOCKS_MOST - 1);
+    nd_biased_lock other = {.owner = 0};
+    bias(&other);
+    assert_false(is_biased(&other));
+    nd__biased_lock_end(&locks[last]);
+    assert_false(is_biased(&locks[last]));
+    bias(&other);
+    assert_true(is_biased(&other));
+    take_away(&other);
+    for (int i = 0; i <= ND__BIASED_LOCKS_MOST; i++)
+        if (is_biased(&locks[i]))
+            take_away(&locks[i]);
+}
+
 int main(void) {
     if (!nd__barrier_prepare()) {
         fprintf(stderr, "SKIPPED: the kernel has no barrier for a process, so no lock is biased\n");
@@ -158,6 +202,8 @@ int main(void) {
         ND_TEST(test_one_at_a_time_while_a_bias_is_taken_away),
         ND_TEST(test_few_locks_are_biased_at_a_time),
         ND_TEST(test_what_is_taken_away_again_and_again_is_hardly_biased),
+        ND_TEST(test_no_lock_is_biased_to_a_second_thread),
+        ND_TEST(test_a_use_that_ends_makes_room),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
