@@ -258,14 +258,17 @@ nd_status nd__cpu_launch_sparing(const nd_kernel_call *call) {
 
 uint64_t nd__cpu_trim(void) {
     const uint64_t before = nd__cpu_scratch_bytes();
-    nd__fftw_plan_trim(); // what their libraries have for them is not known
-#if ND_HAVE_ONEDNN
-    nd__conv_plan_trim();
-#endif
     nd__cpu_scratch_trim();
     nd__pool_end_workers();
     const uint64_t after = nd__cpu_scratch_bytes();
     return before > after ? before - after : 0;
+}
+
+void nd__cpu_trim_plans(void) {
+    nd__fftw_plan_trim();
+#if ND_HAVE_ONEDNN
+    nd__conv_plan_trim();
+#endif
 }
 
 uint64_t nd__cpu_workspace_bytes(void) {

@@ -16,6 +16,9 @@ nd_status nd__cpu_chains(size_t count, const nd_chain *chains);
 /// Gives back what is kept for the next call: the calling thread's working memory, and the pool's
 /// threads with theirs. Bytes.
 uint64_t nd__cpu_trim(void);
+/// Gives back plans of transforms and convolutions that nobody is running. How many bytes their
+/// libraries have for them is not known.
+void nd__cpu_trim_plans(void);
 /// Bytes of all threads' working memory.
 uint64_t nd__cpu_workspace_bytes(void);
 

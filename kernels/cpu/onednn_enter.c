@@ -279,6 +279,19 @@ bool nd__onednn_enter(uint32_t kind, nd__onednn_before *ret_before) {
     return true;
 }
 
+bool nd__onednn_enter_to_end(nd__onednn_before *ret_before) {
+    nd__onednn_before before = {.threads = 1};
+    hold_thread(&before);
+    atomic_fetch_add(&inside, 1);
+    if (atomic_load(&ended)) {
+        atomic_fetch_sub(&inside, 1);
+        let_thread_go(&before);
+        return false;
+    }
+    *ret_before = before;
+    return true;
+}
+
 void nd__onednn_leave(const nd__onednn_before *before) {
     if (before->threads != 1)
         openmp.set_num_threads(before->threads);

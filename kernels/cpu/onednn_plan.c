@@ -47,6 +47,9 @@ static bool clear_plans(void) {
 }
 
 void nd__conv_plan_trim(void) {
+    nd__onednn_before before;
+    if (!nd__onednn_enter_to_end(&before))
+        return; // it ends with the process
     pthread_mutex_lock(&cache.lock);
     clear_plans();
     int kept = 0;
@@ -57,6 +60,7 @@ void nd__conv_plan_trim(void) {
         dnnl_set_primitive_cache_capacity(kept);
     }
     pthread_mutex_unlock(&cache.lock);
+    nd__onednn_leave(&before);
 }
 
 /// At exit.

@@ -42,6 +42,8 @@ uint64_t nd_memory_trim(nd_device_kind kind) {
         return 0;
     // Apart, because the allocator behind the CPU's may not know what it gives back.
     uint64_t bytes = kind == ND_CPU ? nd__block_trim() : 0;
+    if (kind == ND_CPU)
+        nd__host_trim_plans();
     const nd_memory_functions *rows = nd__registry_backend(kind)->memory;
     for (int index = 0; rows && rows->trim && index < nd_get_device_count(kind); index++)
         bytes += known(rows->trim(index));

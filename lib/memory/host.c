@@ -303,6 +303,11 @@ uint64_t nd__host_keeper_bytes(void) {
     return bytes;
 }
 
+void nd__host_trim_plans(void) {
+    for (const nd_host_keeper *keeper = keepers; keeper; keeper = keeper->next)
+        keeper->trim_plans();
+}
+
 static uint64_t trim(int index) {
     (void)index;
     uint64_t kept = nd__reserve_trim() + nd__block_trim();

@@ -27,14 +27,17 @@ uint64_t nd__host_cached_bytes(void);
 
 /// Whoever else keeps host memory for reuse.
 typedef struct nd_host_keeper {
-    uint64_t (*trim)(void);  ///< gives back what nobody uses. Bytes
-    uint64_t (*bytes)(void); ///< that it has
+    uint64_t (*trim)(void);   ///< gives back what nobody uses. Bytes
+    uint64_t (*bytes)(void);  ///< that it has
+    void (*trim_plans)(void); ///< gives back what takes time to make and is in no `bytes`
     struct nd_host_keeper *next;
 } nd_host_keeper;
 /// At load, before there are threads. It lives as long as the process.
 void nd__host_add_keeper(nd_host_keeper *keeper);
 /// Bytes that all of them have.
 uint64_t nd__host_keeper_bytes(void);
+/// What the ladder for memory leaves alone: whoever is at his limit would make it anew each time.
+void nd__host_trim_plans(void);
 
 /// Bytes asked for and not yet given back.
 uint64_t nd__host_live_bytes(void);

@@ -59,7 +59,7 @@ static nd_status cpu_call(int index, void (*function)(void *data), void *data) {
     return ND_OK;
 }
 
-static nd_host_keeper kernels = {nd__cpu_trim, nd__cpu_workspace_bytes, NULL};
+static nd_host_keeper kernels = {nd__cpu_trim, nd__cpu_workspace_bytes, nd__cpu_trim_plans, NULL};
 
 __attribute__((constructor)) static void add_keeper(void) {
     nd__host_add_keeper(&kernels);
