@@ -15,6 +15,7 @@
 // In every comment c(x) are the cofactors of x.
 #include "lib/autograd/rules.h"
 #include "lib/ops/linalg.h"
+#include "lib/ops/operands.h"
 #include "lib/tensor/record.h"
 #include <float.h>
 #include <math.h>
@@ -36,11 +37,25 @@ static nd_tensor *as_matrix(const nd_tensor *x) {
     return nd_unsqueeze(row, -1);
 }
 
-static bool number_of(const nd_tensor *x, double *ret_number) {
-    if (!x)
+/// Of a mask: whether any element holds. False with an error: it is NULL, or cannot be read.
+static bool any_of(const nd_tensor *mask, bool *ret_any) {
+    nd_auto nd_tensor *any = NULL;
+    nd_no_grad {
+        any = nd_any(mask, 0, NULL, false);
+    }
+    int64_t number = 0;
+    if (!any || nd_get_item_i64(any, &number) != ND_OK)
         return false;
-    *ret_number = nd_get_item(x);
-    return !isnan(*ret_number) || nd_error_get_status() == ND_OK;
+    *ret_any = number != 0;
+    return true;
+}
+
+static nd_tensor *identity_like(const nd_tensor *x) {
+    return x ? nd__linalg_identity(x, x->shape[x->ndim - 1]) : NULL;
+}
+
+static nd_tensor *number_like(const nd_tensor *x, double number) {
+    return x ? nd__operands_number_like("det", x, x->dtype, ND_NUMBER(number)) : NULL;
 }
 
 // -------------------------------------------------------------------------------------------------
@@ -74,114 +89,156 @@ static nd_tensor *cofactors_of_few(const nd_tensor *x, int64_t n) {
 // -------------------------------------------------------------------------------------------------
 // where there is an inverse
 
-/// The largest sum of a row of |a| |b|, for each matrix.
+/// The largest sum of a row of |a| |b|, of each matrix: [..., 1, 1].
 static nd_tensor *largest_row(const nd_tensor *a, const nd_tensor *b) {
     nd_auto nd_tensor *product = nd__linalg_product(a, b);
-    nd_auto nd_tensor *sums = nd_sum(product, 1, (const int[]){-1}, false);
-    return nd_max(sums, 1, (const int[]){-1}, false);
+    nd_auto nd_tensor *sums = nd_sum(product, 1, (const int[]){-1}, true);
+    return nd_max(sums, 1, (const int[]){-2}, true);
 }
 
-/// The condition of the worst matrix, which scales of rows or of columns leave alone (Skeel 1979).
-static bool condition_of(const nd_tensor *x, const nd_tensor *inverse, double *ret_condition) {
-    nd_auto nd_tensor *worst = NULL;
+/// Where an inverse is worth something: by a condition that scales of rows or of columns leave alone
+/// (Skeel 1979).
+static nd_tensor *is_worth(const nd_tensor *x, const nd_tensor *inverse) {
+    nd_auto nd_tensor *a = nd_abs(x), *b = nd_abs(inverse);
+    nd_auto nd_tensor *by_rows = largest_row(b, a), *by_columns = largest_row(a, b);
+    nd_auto nd_tensor *condition = nd_minimum(by_rows, by_columns);
+    nd_auto nd_tensor *most = number_like(x, 1 / (x ? rounding_of(x) : 1));
+    return nd_less_equal(condition, most);
+}
+
+/// The same product where det x does not fit: of x as scaled so that its determinant is 1 or -1.
+static nd_tensor *by_scaled_inverse(const nd_tensor *x) {
+    const double n = (double)x->shape[x->ndim - 1];
+    nd_auto nd_tensor *by = NULL, *back = NULL;
     nd_no_grad {
-        nd_auto nd_tensor *a = nd_abs(x), *b = nd_abs(inverse);
-        nd_auto nd_tensor *by_rows = largest_row(b, a), *by_columns = largest_row(a, b);
-        nd_auto nd_tensor *better = nd_minimum(by_rows, by_columns);
-        worst = nd_max(better, 0, NULL, false);
+        nd_auto nd_tensor *logarithm = NULL;
+        if (nd_slogdet(x, NULL, &logarithm) == ND_OK) {
+            nd_auto nd_tensor *less = nd_mul_scalar(logarithm, -1 / n), *scale = nd_exp(less);
+            nd_auto nd_tensor *rest = nd_mul_scalar(logarithm, 1 - 1 / n), *size = nd_exp(rest);
+            by = as_matrix(scale);
+            back = as_matrix(size);
+        }
     }
-    return number_of(worst, ret_condition);
+    nd_auto nd_tensor *y = nd_mul(x, by), *value = nd_det(y), *det = as_matrix(value);
+    nd_auto nd_tensor *inverse = nd_inv(y), *turned = nd__linalg_turn(inverse);
+    nd_auto nd_tensor *product = nd_mul(det, turned);
+    return nd_mul(product, back);
 }
 
-/// 2^-2e det x and e ln 2 with the e for which the first fits, where det x does not.
-static nd_tensor *scaled_det(const nd_tensor *packed, nd_tensor **ret_scale) {
-    nd_auto nd_tensor *sign = nd_slice(packed, 0, 1, 1, -1);
-    nd_auto nd_tensor *logarithm = nd_slice(packed, 1, 2, 1, -1);
-    nd_auto nd_tensor *known = nd_detach(logarithm);
-    nd_auto nd_tensor *scale = nd_mul_scalar(known, 0.5);
-    nd_auto nd_tensor *twice = nd_mul_scalar(scale, 2);
-    nd_auto nd_tensor *rest = nd_sub(logarithm, twice);
-    nd_auto nd_tensor *size = nd_exp(rest);
-    nd_auto nd_tensor *constant = nd_detach(sign);
-    *ret_scale = nd_exp(scale);
-    return nd_mul(constant, size);
-}
-
-/// Whether determinants do not fit into their dtype, though no matrix is singular.
-static bool some_do_not_fit(const nd_tensor *packed, bool *ret_some) {
-    nd_auto nd_tensor *any = NULL;
+/// det x times x^-T of regular matrices, det [..., 1, 1].
+static nd_tensor *by_inverse(const nd_tensor *x, const nd_tensor *det, const nd_tensor *inverse) {
+    nd_auto nd_tensor *turned = nd__linalg_turn(inverse), *fits = NULL, *fails = NULL;
     nd_no_grad {
-        nd_auto nd_tensor *det = nd_slice(packed, 2, 3, 1, -1);
-        nd_auto nd_tensor *inverse = nd_reciprocal(det);
-        nd_auto nd_tensor *both = nd_mul(det, inverse); // NaN of 0 and of infinity
-        nd_auto nd_tensor *fits = nd_isfinite(both);
-        nd_auto nd_tensor *others = nd_logical_not(fits);
-        any = nd_any(others, 0, NULL, false);
+        nd_auto nd_tensor *reciprocal = nd_reciprocal(det);
+        nd_auto nd_tensor *both = nd_mul(det, reciprocal); // NaN of 0 and of infinity
+        fits = nd_isfinite(both);
+        fails = nd_logical_not(fits);
     }
-    double number = 0;
-    const bool known = number_of(any, &number);
-    *ret_some = number != 0;
-    return known;
-}
-
-/// det x times x^-T.
-static nd_tensor *by_inverse(const nd_tensor *packed, const nd_tensor *inverse) {
-    nd_auto nd_tensor *turned = nd__linalg_turn(inverse);
-    bool scaled;
-    if (!turned || !some_do_not_fit(packed, &scaled))
+    bool some_fail;
+    if (!turned || !any_of(fails, &some_fail))
         return NULL;
-    if (!scaled) {
-        nd_auto nd_tensor *det = nd_slice(packed, 2, 3, 1, -1);
-        nd_auto nd_tensor *factor = nd_unsqueeze(det, -1);
-        return nd_mul(factor, turned);
-    }
-    nd_auto nd_tensor *scale = NULL;
-    nd_auto nd_tensor *det = scaled_det(packed, &scale);
-    nd_auto nd_tensor *by = nd_unsqueeze(scale, -1), *factor = nd_unsqueeze(det, -1);
-    nd_auto nd_tensor *once = nd_mul(turned, by);
-    nd_auto nd_tensor *twice = nd_mul(once, by);
-    return nd_mul(factor, twice);
+    if (!some_fail)
+        return nd_mul(det, turned);
+    nd_auto nd_tensor *one = number_like(det, 1), *tame = nd_where(fits, det, one);
+    nd_auto nd_tensor *plain = nd_mul(tame, turned), *other = by_scaled_inverse(x);
+    return nd_where(fits, plain, other);
 }
 
 // -------------------------------------------------------------------------------------------------
 // where there is none
 
-/// What x is turned by, of each matrix: constants.
+/// What x is scaled and turned by, of each matrix: constants. a = u^T (e^rows x e^columns) v.
 typedef struct turning {
-    nd_tensor *u, *vt, *sign; ///< the sign of det u det v: [..., 1, 1]
-    int64_t lacking;          ///< the most singular values of one that are no more than rounding
+    nd_tensor *rows, *columns; ///< [..., n, 1] and [..., 1, n]; NULL: x is not scaled
+    nd_tensor *u, *vt, *sign;  ///< the last: of det u det v, [..., 1, 1]
+    nd_tensor *lacking; ///< how many singular values are no more than rounding, i64 [..., 1, 1]
 } turning;
 
 static void turning_release(turning *t) {
-    nd_release(t->u);
-    nd_release(t->vt);
-    nd_release(t->sign);
+    nd_tensor *const all[] = {t->rows, t->columns, t->u, t->vt, t->sign, t->lacking};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        nd_release(all[i]);
 }
 
-static bool count_lacking(const nd_tensor *x, const nd_tensor *s, int64_t *ret_lacking) {
+/// Logarithms of what brings the largest element along an axis to 1; 0 where all are 0.
+static nd_tensor *scales_along(const nd_tensor *x, int axis) {
+    nd_auto nd_tensor *size = nd_abs(x), *largest = nd_max(size, 1, &axis, true);
+    nd_auto nd_tensor *one = number_like(x, 1);
+    nd_auto nd_tensor *zero = number_like(x, 0), *is_zero = nd_equal(largest, zero);
+    nd_auto nd_tensor *tame = nd_where(is_zero, one, largest), *logarithm = nd_log(tame);
+    return nd_neg(logarithm);
+}
+
+static nd_tensor *scaled(const nd_tensor *x, const turning *t) {
+    if (!t->rows || !t->columns)
+        return x ? nd_retain(x) : NULL;
+    nd_auto nd_tensor *rows = nd_exp(t->rows), *columns = nd_exp(t->columns);
+    nd_auto nd_tensor *half = nd_mul(x, rows);
+    return nd_mul(half, columns);
+}
+
+/// Rows and columns of far other sizes hide in the rounding of the largest. Powers of e are not
+/// exact, so what needs no scales gets none.
+static bool scale(const nd_tensor *x, turning *t) {
+    const double far = 7;
+    t->rows = scales_along(x, -1);
+    nd_auto nd_tensor *factors = nd_exp(t->rows), *even = nd_mul(x, factors);
+    t->columns = scales_along(even, -2);
+    nd_auto nd_tensor *high = nd_max(t->rows, 1, (const int[]){-2}, true);
+    nd_auto nd_tensor *low = nd_min(t->rows, 1, (const int[]){-2}, true);
+    nd_auto nd_tensor *apart = nd_sub(high, low), *most = number_like(x, far);
+    nd_auto nd_tensor *rows_are = nd_greater(apart, most);
+    nd_auto nd_tensor *columns_are = nd_greater(t->columns, most);
+    bool by_rows, by_columns;
+    if (!any_of(rows_are, &by_rows) || !any_of(columns_are, &by_columns))
+        return false;
+    if (!by_rows && !by_columns) {
+        nd_release(t->rows);
+        nd_release(t->columns);
+        t->rows = t->columns = NULL;
+    }
+    return true;
+}
+
+static nd_tensor *count_lacking(const nd_tensor *x, const nd_tensor *s) {
     nd_auto nd_tensor *first = nd_slice(s, 0, 1, 1, -1);
     nd_auto nd_tensor *limit = nd_mul_scalar(first, rounding_of(x));
-    nd_auto nd_tensor *is_more = nd_greater(s, limit);
-    nd_auto nd_tensor *is_lacking = nd_logical_not(is_more);
+    nd_auto nd_tensor *is_more = nd_greater(s, limit), *is_lacking = nd_logical_not(is_more);
     nd_auto nd_tensor *counts = nd_count_nonzero(is_lacking, 1, (const int[]){-1}, false);
-    nd_auto nd_tensor *most = nd_max(counts, 0, NULL, false);
-    return most && nd_get_item_i64(most, ret_lacking) == ND_OK;
+    return as_matrix(counts);
 }
 
 static bool turning_of(const nd_tensor *x, turning *ret) {
-    bool known = false;
     *ret = (turning){.u = NULL};
     nd_no_grad {
-        nd_auto nd_tensor *s = NULL;
-        if (nd_svd(x, &ret->u, &s, &ret->vt) == ND_OK) {
+        nd_auto nd_tensor *y = scale(x, ret) ? scaled(x, ret) : NULL, *s = NULL;
+        if (y && nd_svd(y, &ret->u, &s, &ret->vt) == ND_OK) {
             nd_auto nd_tensor *product = nd__linalg_product(ret->u, ret->vt);
-            nd_auto nd_tensor *det = nd_det(product);
-            nd_auto nd_tensor *sign = nd_sign(det);
+            nd_auto nd_tensor *det = nd_det(product), *sign = nd_sign(det);
             ret->sign = as_matrix(sign);
-            known = count_lacking(x, s, &ret->lacking) && ret->sign;
+            ret->lacking = count_lacking(x, s);
         }
     }
-    return known;
+    return ret->sign && ret->lacking;
+}
+
+/// A constant where the mask holds, `other` elsewhere. The constant is consumed.
+static nd_tensor *kept_where(const nd_tensor *mask, nd_tensor *constant, nd_tensor *other) {
+    nd_auto nd_tensor *before = constant, *instead = other;
+    return before ? nd_where(mask, before, instead) : NULL;
+}
+
+/// As if the others were identities.
+static void turn_others_not(turning *t, const nd_tensor *mask) {
+    nd_no_grad {
+        const nd_tensor *u = t->u;
+        nd_auto nd_tensor *like = u ? nd_retain(u) : NULL;
+        t->u = kept_where(mask, t->u, identity_like(like));
+        t->vt = kept_where(mask, t->vt, identity_like(like));
+        t->sign = kept_where(mask, t->sign, number_like(like, 1));
+        t->rows = kept_where(mask, t->rows, number_like(like, 0));
+        t->columns = kept_where(mask, t->columns, number_like(like, 0));
+    }
 }
 
 /// Rows from `row` and columns from `column` on, up to the others.
@@ -234,64 +291,136 @@ static nd_tensor *cofactors_of_blocks(const nd_tensor *a, int64_t n, int64_t lac
     return upper && lower ? nd_concat(2, (const nd_tensor *[]){upper, lower}, -2) : NULL;
 }
 
-static nd_tensor *by_blocks(const nd_tensor *x, const turning *t) {
-    const int64_t n = x->shape[x->ndim - 1];
+/// c(x) from that of the scaled x: times e^(what its own row and column have less than all).
+static nd_tensor *unscaled(const nd_tensor *cofactors, const turning *t) {
+    if (!t->rows || !t->columns)
+        return cofactors ? nd_retain(cofactors) : NULL;
+    nd_auto nd_tensor *of_rows = nd_sum(t->rows, 1, (const int[]){-2}, true);
+    nd_auto nd_tensor *of_columns = nd_sum(t->columns, 1, (const int[]){-1}, true);
+    nd_auto nd_tensor *row = nd_sub(t->rows, of_rows), *column = nd_sub(t->columns, of_columns);
+    nd_auto nd_tensor *both = nd_add(row, column), *half = nd_mul_scalar(both, 0.5);
+    nd_auto nd_tensor *factor = nd_exp(half), *once = nd_mul(cofactors, factor);
+    return nd_mul(once, factor);
+}
+
+/// Of matrices that lack up to `lacking` ranks.
+static nd_tensor *by_blocks(const nd_tensor *x, const turning *t, int64_t lacking) {
     nd_auto nd_tensor *ut = nd__linalg_turn(t->u), *v = nd__linalg_turn(t->vt);
-    nd_auto nd_tensor *half = nd__linalg_product(ut, x), *a = nd__linalg_product(half, v);
-    nd_auto nd_tensor *of_a = a ? cofactors_of_blocks(a, n, t->lacking) : NULL;
+    nd_auto nd_tensor *y = scaled(x, t);
+    nd_auto nd_tensor *half = nd__linalg_product(ut, y), *a = nd__linalg_product(half, v);
+    nd_auto nd_tensor *of_a = a ? cofactors_of_blocks(a, x->shape[x->ndim - 1], lacking) : NULL;
     nd_auto nd_tensor *left = nd__linalg_product(t->u, of_a);
     nd_auto nd_tensor *turned = nd__linalg_product(left, t->vt);
-    return nd_mul(t->sign, turned);
+    nd_auto nd_tensor *of_y = nd_mul(t->sign, turned);
+    return unscaled(of_y, t);
 }
 
 // -------------------------------------------------------------------------------------------------
+// of each matrix by what suits it
 
-/// Whether all is finite, and whether a matrix has a pivot of 0.
-static bool look_at(const nd_tensor *x, const nd_tensor *packed, bool *ret_finite,
-                    bool *ret_singular) {
-    nd_auto nd_tensor *every = NULL, *regular = NULL;
+/// By the inverse, where the mask does not hold; 0 where a pivot is 0.
+static nd_tensor *by_inverse_but(const nd_tensor *x, const nd_tensor *mask,
+                                 const nd_tensor *singular) {
+    nd_auto nd_tensor *left_out = NULL;
     nd_no_grad {
-        nd_auto nd_tensor *fits = nd_isfinite(x);
-        nd_auto nd_tensor *sign = nd_slice(packed, 0, 1, 1, -1);
-        every = nd_all(fits, 0, NULL, false);
-        regular = nd_all(sign, 0, NULL, false);
+        left_out = nd_logical_or(mask, singular);
     }
-    double finite = 0, nonzero = 0;
-    const bool known = number_of(every, &finite) && number_of(regular, &nonzero);
-    *ret_finite = finite != 0;
-    *ret_singular = nonzero == 0;
-    return known;
+    nd_auto nd_tensor *one = identity_like(x), *tame = nd_where(left_out, one, x);
+    nd_auto nd_tensor *value = nd_det(tame), *det = as_matrix(value), *inverse = nd_inv(tame);
+    nd_auto nd_tensor *product = inverse && det ? by_inverse(tame, det, inverse) : NULL;
+    nd_auto nd_tensor *zero = number_like(x, 0);
+    return nd_where(singular, zero, product);
 }
 
-/// c(x). `packed`: sign, logarithm and value of its determinant.
+/// Where ranks are lacking, and not too many for blocks, of what has no worthy inverse.
+static bool find_few(const turning *t, const nd_tensor *worth, nd_tensor **ret_few, bool *ret_some,
+                     int64_t *ret_lacking) {
+    nd_auto nd_tensor *least = nd__operands_number_like("det", t->lacking, ND_I64, ND_NUMBER(1));
+    nd_auto nd_tensor *most =
+        nd__operands_number_like("det", t->lacking, ND_I64, ND_NUMBER(LACKING_MOST));
+    nd_auto nd_tensor *lacks = nd_greater_equal(t->lacking, least);
+    nd_auto nd_tensor *not_much = nd_less_equal(t->lacking, most);
+    nd_auto nd_tensor *suits = nd_logical_and(lacks, not_much), *worthless = nd_logical_not(worth);
+    nd_auto nd_tensor *few = nd_logical_and(suits, worthless), *others = nd_logical_not(few);
+    nd_auto nd_tensor *counts = nd_masked_fill(t->lacking, others, 0);
+    nd_auto nd_tensor *largest = nd_max(counts, 0, NULL, false);
+    if (!largest || !any_of(few, ret_some) || nd_get_item_i64(largest, ret_lacking) != ND_OK)
+        return false;
+    *ret_few = nd_steal(&few);
+    return true;
+}
+
+/// By blocks where that suits, else by the inverse.
+static nd_tensor *by_either(const nd_tensor *x, const nd_tensor *worth, const nd_tensor *singular) {
+    turning t;
+    nd_auto nd_tensor *few = NULL;
+    int64_t lacking = 0;
+    bool some = false, known = turning_of(x, &t);
+    nd_no_grad {
+        known = known && find_few(&t, worth, &few, &some, &lacking);
+    }
+    nd_auto nd_tensor *others = known ? by_inverse_but(x, few, singular) : NULL;
+    nd_auto nd_tensor *result = NULL;
+    if (others && some) {
+        turn_others_not(&t, few);
+        nd_auto nd_tensor *one = identity_like(x), *tame = nd_where(few, x, one);
+        nd_auto nd_tensor *blocks = by_blocks(tame, &t, lacking);
+        result = nd_where(few, blocks, others);
+    } else {
+        result = nd_steal(&others);
+    }
+    turning_release(&t);
+    return nd_steal(&result);
+}
+
+/// c(x) where all is finite; `singular`: where a pivot is 0. det: NULL where it is not known.
+static nd_tensor *cofactors_of_finite(const nd_tensor *x, const nd_tensor *singular,
+                                      const nd_tensor *det) {
+    bool some_singular, some_worthless;
+    if (!any_of(singular, &some_singular))
+        return NULL;
+    nd_auto nd_tensor *one = identity_like(x);
+    nd_auto nd_tensor *regular = some_singular ? nd_where(singular, one, x) : nd_retain(x);
+    nd_auto nd_tensor *inverse = nd_inv(regular), *worth = NULL, *worthless = NULL;
+    nd_no_grad {
+        nd_auto nd_tensor *is_good = is_worth(regular, inverse);
+        nd_auto nd_tensor *is_regular = nd_logical_not(singular);
+        worth = nd_logical_and(is_good, is_regular);
+        worthless = nd_logical_not(worth);
+    }
+    if (!any_of(worthless, &some_worthless))
+        return NULL;
+    if (some_worthless)
+        return by_either(x, worth, singular);
+    nd_auto nd_tensor *value = det ? nd_retain(det) : nd_det(x), *matrix = as_matrix(value);
+    return by_inverse(x, matrix, inverse);
+}
+
+/// c(x). `packed`: sign, logarithm and value of its determinant. A matrix that is not finite has NaN.
 static nd_tensor *cofactors(const nd_tensor *x, const nd_tensor *packed) {
-    bool finite, singular;
     if (x && x->numel == 0)
         return nd_mul_scalar(x, 0);
     if (x && x->shape[x->ndim - 1] <= CLOSED_MOST)
         return cofactors_of_few(x, x->shape[x->ndim - 1]);
-    if (!x || !packed || !look_at(x, packed, &finite, &singular))
+    nd_auto nd_tensor *finite = NULL, *others = NULL, *singular = NULL;
+    nd_no_grad {
+        nd_auto nd_tensor *fits = nd_isfinite(x);
+        finite = nd_all(fits, 2, (const int[]){-2, -1}, true);
+        others = nd_logical_not(finite);
+        nd_auto nd_tensor *sign = nd_select(packed, 0, -1), *as_it_is = as_matrix(sign);
+        nd_auto nd_tensor *zero = number_like(x, 0);
+        singular = nd_equal(as_it_is, zero);
+    }
+    bool some;
+    if (!x || !any_of(others, &some))
         return NULL;
-    nd_auto nd_tensor *inverse = singular && finite ? NULL : nd_inv(x);
-    if (!inverse && !(singular && finite))
-        return NULL;
-    double condition = INFINITY;
-    if (inverse && !condition_of(x, inverse, &condition))
-        return NULL;
-    if (!finite || condition * rounding_of(x) <= 1)
-        return by_inverse(packed, inverse);
-    turning t;
-    nd_auto nd_tensor *result = NULL;
-    if (!turning_of(x, &t))
-        result = NULL;
-    else if (inverse && (t.lacking == 0 || t.lacking > LACKING_MOST))
-        result = by_inverse(packed, inverse);
-    else if (t.lacking > LACKING_MOST)
-        result = nd_mul_scalar(x, 0);
-    else
-        result = by_blocks(x, &t);
-    turning_release(&t);
-    return nd_steal(&result);
+    nd_auto nd_tensor *det = nd_select(packed, 2, -1);
+    if (!some)
+        return cofactors_of_finite(x, singular, det);
+    nd_auto nd_tensor *one = identity_like(x), *tame = nd_where(finite, x, one);
+    nd_auto nd_tensor *result = cofactors_of_finite(tame, singular, NULL);
+    nd_auto nd_tensor *none = number_like(x, NAN);
+    return nd_where(finite, result, none);
 }
 
 /// g times c(x) of det x; of log |det x| g times x^-T. The sign has no slope.

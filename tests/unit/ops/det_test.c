@@ -156,6 +156,80 @@ static void test_determinants_at_the_ends_of_the_range(void **state) {
                     (const double[]){1e-200, 1e-200, 1e200, 1e200});
 }
 
+/// The first gradients of the determinants of a batch, one by one.
+static nd_tensor *first_gradient(const nd_tensor *values) {
+    nd_auto nd_tensor *x = nd_clone(values);
+    assert_ok(nd_set_requires_grad(x, true));
+    nd_auto nd_tensor *det = nd_det(x), *sum = nd_sum(det, 0, NULL, false);
+    nd_tensor *gradient = NULL;
+    assert_ok(nd_grad(sum, 1, (const nd_tensor *const[]){x}, NULL, &gradient));
+    return gradient;
+}
+
+/// Each matrix of a batch has the gradient that it has alone, whatever the others are; an error from
+/// before is none of it.
+static void test_no_matrix_spoils_another(void **state) {
+    (void)state;
+    enum { N = 20, KINDS = 6 };
+    nd_tensor *kinds[KINDS] = {matrices_of_rank(3, 1, N, N), matrices_of_rank(4, 1, N, 0),
+                               matrices_of_rank(5, 1, N, N - 1), matrices_of_rank(6, 1, N, 2)};
+    nd_auto nd_tensor *tiny = nd_mul_scalar(kinds[0], 1e-20);
+    kinds[4] = nd_retain(tiny);
+    kinds[5] = nd_full(ND_SHAPE(1, N, N), NAN, ND_F64);
+    nd_auto nd_tensor *all = nd_concat(KINDS, (const nd_tensor *const *)kinds, 0);
+    assert_null(nd_zeros(ND_SHAPE(-1), ND_F64)); // and stays the thread's error
+    nd_auto nd_tensor *together = first_gradient(all);
+    nd_error_clear();
+    for (int i = 0; i < KINDS; i++) {
+        nd_auto nd_tensor *alone = first_gradient(kinds[i]), *of_it = nd_select(together, i, 0);
+        nd_auto nd_tensor *expected = nd_select(alone, 0, 0);
+        const double scale = largest(expected, NULL);
+        for (int64_t k = 0; k < N * N; k++)
+            assert_close("gradient", at_flat(of_it, k), at_flat(expected, k), 1e-9, 1e-9 * scale);
+        nd_release(kinds[i]);
+    }
+}
+
+/// Second gradients where the determinant itself is beyond its dtype.
+static void test_second_gradients_of_what_does_not_fit(void **state) {
+    (void)state;
+    nd_auto nd_tensor *one = nd_eye(4, ND_F32), *x = nd_mul_scalar(one, 1e-12);
+    assert_ok(nd_set_requires_grad(x, true));
+    nd_auto nd_tensor *det = nd_det(x);
+    assert_true(nd_get_item(det) == 0);
+    const nd_tensor *const inputs[] = {x};
+    nd_backward_options options = ND_BACKWARD_OPTIONS_INIT;
+    options.create_graph = true;
+    nd_auto nd_tensor *first = NULL, *second = NULL;
+    assert_ok(nd_grad(det, 1, inputs, &options, &first));
+    nd_auto nd_tensor *line = nd_select(first, 0, 0), *corner = nd_select(line, 0, 0);
+    assert_close("first", nd_get_item(corner), 1e-36, 1e-4, 0);
+    assert_ok(nd_grad(corner, 1, inputs, NULL, &second));
+    for (int64_t i = 0; i < 16; i++)
+        assert_close("second", at_flat(second, i), i % 5 == 0 && i > 0 ? 1e-24 : 0, 1e-4, 1e-28);
+}
+
+/// Singular matrices with rows and columns of far other sizes.
+static void test_singular_matrices_of_bad_scale(void **state) {
+    (void)state;
+    static const double scales[][2] = {{1e20, 1}, {1, 1e20}, {1e-15, 1e10}, {1e12, 1e12}};
+    for (size_t i = 0; i < COUNT_OF(scales); i++) {
+        nd_auto nd_tensor *plain = matrices_of_rank(20 + i, 2, 5, 4);
+        nd_auto nd_tensor *x = nd_clone(plain);
+        double *values = nd_get_data(x);
+        for (int64_t k = 0; k < 50; k++)
+            values[k] *= (k % 25 / 5 == 1 ? scales[i][0] : 1) * (k % 5 == 2 ? scales[i][1] : 1);
+        nd_tensor *ours[ORDERS], *expected[ORDERS];
+        gradients(nd_det, x, ours);
+        gradients(by_expansion, x, expected);
+        assert_true(largest(ours[0], expected[0]) <= 1e-7 * largest(expected[0], NULL));
+        for (int order = 0; order < ORDERS; order++) {
+            nd_release(ours[order]);
+            nd_release(expected[order]);
+        }
+    }
+}
+
 /// What is not finite stays that, and is said of no other matrix.
 static void test_determinants_of_what_is_not_finite(void **state) {
     (void)state;
@@ -195,6 +269,9 @@ int main(void) {
         ND_TEST(test_gradients_of_every_rank),
         ND_TEST(test_a_batch_of_several_ranks),
         ND_TEST(test_determinants_at_the_ends_of_the_range),
+        ND_TEST(test_no_matrix_spoils_another),
+        ND_TEST(test_second_gradients_of_what_does_not_fit),
+        ND_TEST(test_singular_matrices_of_bad_scale),
         ND_TEST(test_determinants_of_what_is_not_finite),
         ND_TEST(test_a_large_matrix_without_rank),
     };
