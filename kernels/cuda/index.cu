@@ -71,7 +71,7 @@ static nd_status take(const nd_cuda_queue *queue, const nd_kernel_call *call) {
     const int64_t *i = call->attrs.i;
     uint64_t common = bytes;
     if (takes_dense_rows(call))
-        common = bytes * (uint64_t)(i[2] | i[5] | i[4]) |
+        common = bytes * (uint64_t)(i[2] | i[5] | (i[0] > 1 ? i[4] : 0)) |
                  (uint64_t)(uintptr_t)call->operand[0].data |
                  (uint64_t)(uintptr_t)call->operand[1].data;
     if (common % 16 == 0)

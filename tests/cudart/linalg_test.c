@@ -344,16 +344,17 @@ static void test_refusals(void **state) {
 /// The product of the pivots overflows, or is 0, on its way to a number.
 static void test_determinants_at_the_ends_of_the_range(void **state) {
     (void)state;
-    static const double diagonals[][3] = {{1e200, 1e200, 1e-300}, {-1e-200, 1e-200, 1e300}};
-    static const double expected[] = {1e100, -1e-100};
-    double values[2 * 9] = {0};
-    for (int i = 0; i < 2; i++)
+    static const double diagonals[][3] = {
+        {1e200, 1e200, 1e-300}, {-1e-200, 1e-200, 1e300}, {1e-160, 3e-160, 1e250}};
+    static const double expected[] = {1e100, -1e-100, 3e-70};
+    double values[3 * 9] = {0};
+    for (int i = 0; i < 3; i++)
         for (int k = 0; k < 3; k++)
             values[9 * i + 4 * k] = diagonals[i][k];
-    nd_auto nd_tensor *here = nd_from_data(values, ND_SHAPE(2, 3, 3), ND_F64);
+    nd_auto nd_tensor *here = nd_from_data(values, ND_SHAPE(3, 3, 3), ND_F64);
     nd_auto nd_tensor *x = nd_to(here, cuda(0)), *det = nd_det(x);
     nd_auto nd_tensor *back = nd_to(det, cpu);
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 3; i++)
         assert_true(fabs(((const double *)nd_get_data(back))[i] / expected[i] - 1) < 1e-12);
 }
 

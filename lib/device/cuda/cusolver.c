@@ -286,18 +286,22 @@ static nd_status clear_singular(const solver_run *r, int64_t at) {
     return status == ND_OK ? nd__cuda_launch(r->queue, &clear) : status;
 }
 
-/// A product of pivots that is 0, infinite or NaN, as one may be on its way to a number, becomes what
-/// sign and logarithm say.
+/// A product of pivots that was 0, infinite or subnormal on its way to a number becomes what sign and
+/// logarithm say, from which it is apart then.
 static nd_status mend_product(const solver_run *r) {
     const nd_operand value = {r->sums + 2, ND_F64, {1}}, sign = {r->sums, ND_F64, {1}};
     const nd_operand logarithm = {r->sums + 1, ND_F64, {1}}, fits = {r->singular, ND_BOOL, {1}};
-    const nd_operand number = {r->term, ND_F64, {1}};
+    const nd_operand number = {r->term, ND_F64, {1}}, apart = {r->pivot, ND_F64, {1}};
+    const nd_operand zero = {r->zero, ND_F64, {1}};
     const nd_kernel_call steps[] = {
-        {.op = ND_OP_reciprocal, .noperands = 2, .operand = {number, value}},
-        {.op = ND_OP_mul, .noperands = 3, .operand = {number, number, value}},
-        {.op = ND_OP_equal, .noperands = 3, .operand = {fits, number, number}}, // not of NaN
         {.op = ND_OP_exp, .noperands = 2, .operand = {number, logarithm}},
         {.op = ND_OP_mul, .noperands = 3, .operand = {number, number, sign}},
+        {.op = ND_OP_sub, .noperands = 3, .operand = {apart, value, number}},
+        {.op = ND_OP_div, .noperands = 3, .operand = {apart, apart, number}},
+        {.op = ND_OP_abs, .noperands = 2, .operand = {apart, apart}},
+        {.op = ND_OP_mul_scalar, .noperands = 2, .operand = {apart, apart}, .attrs.f = {1e9}},
+        {.op = ND_OP_floor, .noperands = 2, .operand = {apart, apart}},
+        {.op = ND_OP_equal, .noperands = 3, .operand = {fits, apart, zero}}, // not NaN
         {.op = ND_OP_where, .noperands = 4, .operand = {value, fits, value, number}},
     };
     nd_status status = ND_OK;

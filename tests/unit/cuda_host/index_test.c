@@ -32,6 +32,7 @@ void test_take_agrees(void **state) {
             take((nd_dtype)dtype, 3, 50, inner, 7, indices(50, 7));
             take((nd_dtype)dtype, 1, 1, inner, 1, indices(1, 1));
             take((nd_dtype)dtype, 2, 0, inner, 4, indices(0, 4));
+            take_by((nd_dtype)dtype, 1, 50, inner, 7, indices(50, 7), (int64_t[]){1, inner, 1});
             // Rows of a wider table, rows that repeat, rows and planes the other way round.
             take_by((nd_dtype)dtype, 3, 50, inner, 7, indices(50, 7),
                     (int64_t[]){14 * inner, 2 * inner, 1});
