@@ -275,10 +275,12 @@ nd_tensor *nd_roll(const nd_tensor *x, int64_t shift, int axis) {
     places = places < 0 ? places + size : places;
     if (places == 0)
         return nd_clone(x);
-    nd_auto nd_tensor *first = nd_slice(x, size - places, size, 1, axis);
-    nd_auto nd_tensor *last = nd_slice(x, 0, size - places, 1, axis);
-    const nd_tensor *parts[] = {first, last};
-    return first && last ? nd_concat(2, parts, axis) : NULL;
+    const int64_t sizes[] = {size - places, places};
+    nd_tensor *parts[2];
+    if (nd_split(x, 2, sizes, axis, parts) != ND_OK)
+        return NULL;
+    nd_auto nd_tensor *last = parts[0], *first = parts[1];
+    return nd_concat(2, (const nd_tensor *[]){first, last}, axis);
 }
 
 // -------------------------------------------------------------------------------------------------
