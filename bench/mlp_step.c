@@ -2,6 +2,9 @@
 // momentum), batch 32 and 128, ours beside PyTorch's in one run. Random data. The rival runs
 // between two halves of our measurement, so that a machine that speeds up or slows down does not
 // decide.
+//
+// T19: the same step with as many threads as there are, by that on one thread, directly behind it. On
+// a machine that others use, too, sharing work must not cost more than it brings.
 #include "bench/support/measure.h"
 #include "bench/support/metrics.h"
 #include "bench/support/models.h"
@@ -27,7 +30,7 @@ typedef struct workload {
 static bool workload_begin(workload *work, int64_t batch);
 static void workload_end(workload *work);
 static bool steps(void *data, uint64_t count);
-static bool measure_half(size_t done, double *us);
+static bool measure_half(size_t done, double *us, double *us_alone);
 
 int main(int argc, char **argv) {
     bench_files files;
@@ -36,41 +39,54 @@ int main(int argc, char **argv) {
     if (answer >= 0)
         return answer;
 
-    double first[SIZES];
-    double second[SIZES];
+    double first[SIZES], second[SIZES];
+    double first_alone[SIZES], second_alone[SIZES];
     bench_peer peer;
-    if (!measure_half(0, first))
+    if (!measure_half(0, first, first_alone))
         return 2;
     bench_progress_show("PyTorch", 1.0 / 3);
     bench_peer_run_own(&peer, "pytorch_mlp.py", NULL, "python3-torch");
-    if (!measure_half(2 * SIZES, second))
+    if (!measure_half(2 * SIZES, second, second_alone))
         return 2;
 
-    bench_metric metrics[SIZES] = {
+    bench_metric metrics[2 * SIZES] = {
         {.work = "step of MLP 784-128-64-10, SGD, batch 32", .name = "T9_us_batch32", .ratio = 0.3},
         {.work = "step of MLP 784-128-64-10, SGD, batch 128",
          .name = "T9_us_batch128",
          .ratio = 0.4},
+        {.work = "batch 32, all threads / one", .name = "T19_ratio_batch32"},
+        {.work = "batch 128, all threads / one", .name = "T19_ratio_batch128"},
     };
     for (size_t i = 0; i < SIZES; i++) {
         metrics[i].unit = "us";
         metrics[i].ours = (first[i] + second[i]) / 2;
+        metrics[SIZES + i].unit = "x";
+        metrics[SIZES + i].target = 1.5;
+        metrics[SIZES + i].ours = (first[i] + second[i]) / (first_alone[i] + second_alone[i]);
     }
     bench_table table = {.bench = "mlp_step",
                          .metrics = metrics,
-                         .count = SIZES,
+                         .count = 2 * SIZES,
                          .rivals = {{"PyTorch", "rival_pytorch", &peer, NULL}}};
     return bench_table_finish(&table, &files);
 }
 
-/// Median microseconds of a step, per batch size, when so many are done, PyTorch's counted in. False,
-/// with the error printed, on failure.
-static bool measure_half(size_t done, double *us) {
+/// Median microseconds of a step with that many threads; NaN with an error.
+static double measure(workload *work, int threads) {
+    return nd_set_num_threads(threads) == ND_OK ? bench_measure_ns(steps, work, REPEATS) / 1e3
+                                                : NAN;
+}
+
+/// The same per batch size, with as many threads as there are and on one, when so many are done,
+/// PyTorch's counted in. False, with the error printed, on failure.
+static bool measure_half(size_t done, double *us, double *us_alone) {
+    const int threads = nd_get_num_threads();
     for (size_t i = 0; i < SIZES; i++) {
         workload work;
         bench_progress_show("ndarc", (double)(done + i) / (3 * SIZES));
-        us[i] =
-            workload_begin(&work, batches[i]) ? bench_measure_ns(steps, &work, REPEATS) / 1e3 : NAN;
+        const bool begun = workload_begin(&work, batches[i]);
+        us_alone[i] = begun ? measure(&work, 1) : NAN;
+        us[i] = isfinite(us_alone[i]) ? measure(&work, threads) : NAN;
         workload_end(&work);
         if (!isfinite(us[i])) {
             bench_progress_clear();
