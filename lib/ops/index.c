@@ -191,7 +191,8 @@ static bool common_stride(const nd_tensor *x, int first, int end, int64_t *ret_s
 /// lie apart are few beside what a copy of x would read.
 static bool takes_as_it_lies(const nd_tensor *x, int axis, int64_t taken, int64_t inner,
                              int64_t *ret_strides) {
-    ret_strides[1] = nd__tensor_strides(x)[axis];
+    // That of an axis of one element may be anything.
+    ret_strides[1] = x->shape[axis] == 1 ? inner : nd__tensor_strides(x)[axis];
     return common_stride(x, 0, axis, &ret_strides[0]) &&
            common_stride(x, axis + 1, x->ndim, &ret_strides[2]) &&
            (inner == 1 || ret_strides[2] == 1 || taken <= x->shape[axis] / 16);
