@@ -191,7 +191,7 @@ static const double quarters[] = {0.25, 0.6};
     CASE(det, nd_det(o->definite))                                                         \
     CASE(inv, nd_inv(o->definite))                                                         \
     CASE(pinv, nd_pinv(o->matrix, -1))                                                     \
-    CASE(solve, nd_solve(o->definite, o->definite))                                            \
+    CASE(solve, nd_solve(o->definite, o->definite))                                        \
     CASE(lstsq, nd_lstsq(o->matrix, o->three, -1))                                         \
     CASE(svdvals, nd_svdvals(o->matrix))                                                   \
     CASE(eigvalsh, nd_eigvalsh(o->matrix))                                                 \
