@@ -1,22 +1,12 @@
 // What the library keeps for reuse: a process that was large becomes small again when it says so, and
 // what is kept stays within the limit that was set. Looks at what the system says of the process, too.
 #include "lib/device/fake/fake.h"
+#include "tests/faults/resident.h"
 #include "tests/testing.h"
 #include <nd/nd.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #define MIB ((uint64_t)1 << 20)
-
-static uint64_t resident(void) {
-    unsigned long long all = 0, pages = 0;
-    FILE *file = fopen("/proc/self/statm", "r");
-    assert_non_null(file);
-    assert_int_equal(fscanf(file, "%llu %llu", &all, &pages), 2);
-    fclose(file);
-    return pages * (uint64_t)sysconf(_SC_PAGESIZE);
-}
 
 static nd_memory_cache_stats stats_of(nd_device_kind kind) {
     nd_memory_cache_stats stats = ND_MEMORY_CACHE_STATS_INIT;

@@ -1,23 +1,13 @@
 // Plans of convolutions and transforms are kept for reuse, and go when memory is trimmed: a process that
 // had many sizes becomes small again.
+#include "tests/faults/resident.h"
 #include "tests/testing.h"
 #include <nd/fft.h>
 #include <nd/nd.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <unistd.h>
 
 #define MIB (1024.0 * 1024.0)
-
-static double resident(void) {
-    unsigned long long all = 0, pages = 0;
-    FILE *file = fopen("/proc/self/statm", "r");
-    assert_non_null(file);
-    assert_int_equal(fscanf(file, "%llu %llu", &all, &pages), 2);
-    fclose(file);
-    return (double)pages * (double)sysconf(_SC_PAGESIZE) / MIB;
-}
 
 static void convolve(int64_t channels) {
     nd_auto nd_tensor *x = nd_ones(ND_SHAPE(1, channels, 12, 12), ND_F32);
@@ -40,15 +30,15 @@ static void test_plans_go_when_memory_is_trimmed(void **state) {
     convolve(4); // libraries are there
     transform(100);
     nd_memory_trim(ND_CPU);
-    const double before = resident();
+    const double before = (double)resident() / MIB;
     for (int64_t channels = 1; channels <= 64; channels++)
         convolve(channels);
     static const int64_t primes[] = {499979, 499969, 499957, 499943}; // 70 bytes an element
     for (int i = 0; i < 4; i++)
         transform(primes[i]);
-    const double large = resident();
+    const double large = (double)resident() / MIB;
     nd_memory_trim(ND_CPU);
-    const double after = resident();
+    const double after = (double)resident() / MIB;
     print_message("resident: %.1f MiB, with plans %.1f, trimmed %.1f\n", before, large, after);
     assert_true(after < before + (large - before) / 4 + 4);
     convolve(4); // made again

@@ -1,6 +1,7 @@
 // A process whose threads were large becomes small again, also where data are the system's malloc's, as in
 // libnd.so: that keeps what is free at the end of each thread's heap, up to twice of the largest block that
 // the program itself has ever freed. Looks at what the system says.
+#include "tests/faults/resident.h"
 #include "tests/testing.h"
 #include <nd/nd.h>
 #include <pthread.h>
@@ -12,15 +13,6 @@ enum { THREADS = 8, PART = 48 }; // MiB of each
 
 static pthread_barrier_t full, empty;
 static int64_t elements; // of each tensor
-
-static uint64_t resident(void) {
-    unsigned long long all = 0, pages = 0;
-    FILE *file = fopen("/proc/self/statm", "r");
-    assert_non_null(file);
-    assert_int_equal(fscanf(file, "%llu %llu", &all, &pages), 2);
-    fclose(file);
-    return pages * (uint64_t)sysconf(_SC_PAGESIZE);
-}
 
 static void *fill_and_empty(void *data) {
     const size_t count = PART * MIB / ((size_t)elements * sizeof(float));
