@@ -1,6 +1,6 @@
-// A chart for each workload: what was alive after each turn on the left, what a step took on the
-// right, one line for each side. That of a collector that is off is a broad one, so that it can be
-// seen where another runs over it.
+// A chart for each workload: the objects and the bytes that were alive after each turn, and what a
+// step took, one line for each side. That of a collector that is off is a broad one, so that it can
+// be seen where another runs over it.
 #include "bench/support/gnuplot.h"
 #include "bench/support/paths.h"
 #include "bench/workloads/harness/report.h"
@@ -10,7 +10,10 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { CHART_WIDTH = 860, CHART_HEIGHT = 300 };
+enum { CHART_WIDTH = 1140, CHART_HEIGHT = 300 };
+
+/// What a panel shows, in the order of its columns behind that of the steps.
+enum { OBJECTS, BYTES, TIME, PANELS };
 
 /// What one of an axis's units is, in the figures of a turn, and its name.
 typedef struct scale {
@@ -18,13 +21,13 @@ typedef struct scale {
     const char *name;
 } scale;
 typedef struct scales {
-    scale steps, bytes, time;
+    scale steps, panels[PANELS];
 } scales;
 
 static bool draw(const contest *contest, const char *program, const char *target);
 static scales choose_scales(const contest *contest);
 static void write_data(FILE *gnuplot, const side *side, size_t number, const scales *scales);
-static void write_panel(FILE *gnuplot, const contest *contest, bool bytes, const scales *scales);
+static void write_panel(FILE *gnuplot, const contest *contest, int panel, const scales *scales);
 static int line_style(const side *side, size_t number);
 static void write_text(FILE *gnuplot, const char *text);
 
@@ -66,9 +69,10 @@ static bool draw(const contest *contest, const char *program, const char *target
     for (size_t i = 0; i < contest->side_count; i++)
         write_data(gnuplot.stream, &contest->sides[i], i, &scales);
     fprintf(gnuplot.stream,
-            "set multiplot layout 1,2 margins screen 0.085,0.975,0.17,0.84 spacing screen 0.1\n");
-    write_panel(gnuplot.stream, contest, true, &scales);
-    write_panel(gnuplot.stream, contest, false, &scales);
+            "set multiplot layout 1,%d margins screen 0.07,0.98,0.17,0.84 spacing screen 0.085\n",
+            PANELS);
+    for (int panel = 0; panel < PANELS; panel++)
+        write_panel(gnuplot.stream, contest, panel, &scales);
     fprintf(gnuplot.stream, "unset multiplot\n");
     return bench_gnuplot_end(&gnuplot);
 }
@@ -80,14 +84,17 @@ static double step_seconds(const run_turn *turn, int64_t before) {
 
 /// So that figures along the axes are short.
 static scales choose_scales(const contest *contest) {
-    double steps = 0, bytes = 0, time = 0;
+    double steps = 0, objects = 0, bytes = 0, time = 0;
     for (size_t i = 0; i < contest->side_count; i++) {
         const side *side = &contest->sides[i];
         int64_t before = 0;
         for (size_t k = 0; k < side->turn_count; k++) {
             const run_turn *turn = &side->turns[k];
             steps = fmax(steps, (double)turn->steps);
-            bytes = side->is_rival ? bytes : fmax(bytes, (double)turn->live_bytes);
+            if (!side->is_rival) {
+                objects = fmax(objects, (double)turn->live_objects);
+                bytes = fmax(bytes, (double)turn->live_bytes);
+            }
             time = fmax(time, step_seconds(turn, before));
             before = turn->steps;
         }
@@ -96,28 +103,36 @@ static scales choose_scales(const contest *contest) {
     static const scale milliseconds = {1e-3, "milliseconds"}, microseconds = {1e-6, "microseconds"};
     return (scales){
         .steps = steps < 100000 ? (scale){1, "step"} : (scale){1000, "thousands of steps"},
-        .bytes = bytes < 1024          ? (scale){1, "bytes"}
-                 : bytes < 1024 * 1024 ? kibibytes
-                                       : mebibytes,
-        .time = time < 1e-3 ? microseconds : milliseconds,
+        .panels[OBJECTS] = objects < 100000 ? (scale){1, "objects"} : (scale){1000, "thousands"},
+        .panels[BYTES] = bytes < 1024          ? (scale){1, "bytes"}
+                         : bytes < 1024 * 1024 ? kibibytes
+                                               : mebibytes,
+        .panels[TIME] = time < 1e-3 ? microseconds : milliseconds,
     };
 }
 
-/// $side0 and so on: steps, live bytes, time of a step.
+/// $side0 and so on: steps, then what the panels show.
 static void write_data(FILE *gnuplot, const side *side, size_t number, const scales *scales) {
     fprintf(gnuplot, "$side%zu << END\n", number);
     int64_t before = 0;
     for (size_t i = 0; i < side->turn_count; i++) {
         const run_turn *turn = &side->turns[i];
-        fprintf(gnuplot, "%.9g %.9g %.9g\n", (double)turn->steps / scales->steps.unit,
-                (double)turn->live_bytes / scales->bytes.unit,
-                step_seconds(turn, before) / scales->time.unit);
+        const double shown[PANELS] = {
+            [OBJECTS] = (double)turn->live_objects,
+            [BYTES] = (double)turn->live_bytes,
+            [TIME] = step_seconds(turn, before),
+        };
+        fprintf(gnuplot, "%.9g", (double)turn->steps / scales->steps.unit);
+        for (int panel = 0; panel < PANELS; panel++)
+            fprintf(gnuplot, " %.9g", shown[panel] / scales->panels[panel].unit);
+        fputc('\n', gnuplot);
         before = turn->steps;
     }
     fprintf(gnuplot, "END\n");
 }
 
-static void write_panel(FILE *gnuplot, const contest *contest, bool bytes, const scales *scales) {
+static void write_panel(FILE *gnuplot, const contest *contest, int panel, const scales *scales) {
+    static const char *const titles[PANELS] = {"live objects", "live bytes", "time of a step"};
     fprintf(gnuplot, "set title \"{/:Bold ");
     write_text(gnuplot, contest->workload->name);
     fprintf(gnuplot,
@@ -126,15 +141,14 @@ static void write_panel(FILE *gnuplot, const contest *contest, bool bytes, const
             "set xlabel '%s' offset 0,0.5\n"
             "set yrange [0:*]\n"
             "set offsets 0, 0, graph 0.35, 0\n",
-            bytes ? "live bytes" : "time of a step", bytes ? scales->bytes.name : scales->time.name,
-            scales->steps.name);
+            titles[panel], scales->panels[panel].name, scales->steps.name);
     const char *separator = "plot";
     for (size_t i = 0; i < contest->side_count; i++) {
         const side *side = &contest->sides[i];
-        if (bytes && side->is_rival)
+        if (panel != TIME && side->is_rival)
             continue;
         fprintf(gnuplot, "%s $side%zu using 1:%d %swith lines linestyle %d linewidth %g title '",
-                separator, i, bytes ? 2 : 3, bytes ? "" : "every ::1 ", line_style(side, i),
+                separator, i, panel + 2, panel == TIME ? "every ::1 " : "", line_style(side, i),
                 side->strategy == WORKLOAD_LET_BE && !side->is_rival ? 4.0 : 1.6);
         write_text(gnuplot, side->name);
         fprintf(gnuplot, "'");
