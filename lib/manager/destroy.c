@@ -10,6 +10,7 @@
 #include "lib/base/error.h"
 #include "lib/base/thread.h"
 #include "lib/manager/adopt.h"
+#include "lib/manager/loan.h"
 #include "lib/manager/member.h"
 #include "lib/manager/shard.h"
 #include "lib/object/block.h"
@@ -161,9 +162,19 @@ static bool is_tracked_tensor(const nd_object *object, const nd_thread *thread) 
 /// released after the gate, and what dies of that waits in the thread's list of the dead.
 static inline __attribute__((always_inline)) void
 destroy_with_storage(nd_object *object, nd_shard *shard, nd_thread *thread, bool tracked) {
-    nd_object *storage = nd__object_storage(object);
+    nd_object *storage = nd__object_storage(object), *left = NULL;
     if (shard)
         nd__member_die(shard, object, ND__TYPE_TENSOR | ND__TYPE_ACCOUNTED, thread);
+    nd__stored *borrower =
+        tracked && nd__loan_is_borrower((nd__stored *)object) ? (nd__stored *)object : NULL;
+    if (borrower) {
+        nd__stored *base = nd__loan_base(borrower);
+        if (__builtin_expect(shard && nd__object_shard(&base->accounted.header) == shard, 1)) {
+            left = nd__loan_return(base, storage);
+            borrower = NULL;
+        }
+        storage = NULL; // which is the base's
+    }
     uint32_t count = 2; // the storage's, before the tensor lets go of it
     bool together = storage && shard && nd__object_shard(storage) == shard;
     if (together && (uint32_t)nd__atomic_load(&storage->word, acquire) == 1) {
@@ -184,8 +195,12 @@ destroy_with_storage(nd_object *object, nd_shard *shard, nd_thread *thread, bool
         destroy_object(storage);
     else if (count <= 1 || count > ND__COUNT_LIMIT)
         release_last(storage, count);
+    if (__builtin_expect(borrower != NULL, 0))
+        left = nd__loan_end(borrower);
+    if (__builtin_expect(left != NULL, 0))
+        nd_object_release(left);
     // As a rule one is there, and no loop: counting takes longer than looking at them.
-    nd_object *const *edges = ((const nd__stored *)object)->edges;
+    nd_object *const *edges = ((const nd__stored *)object)->edges; // the base among them
 #pragma GCC unroll ND__STORED_EDGES
     for (int i = 0; tracked && i < ND__STORED_EDGES; i++)
         if (edges[i])

@@ -8,6 +8,7 @@
 #include "lib/base/error.h"
 #include "lib/base/thread.h"
 #include "lib/manager/charge.h"
+#include "lib/manager/loan.h"
 #include "lib/manager/manager.h"
 #include "lib/manager/origin.h"
 #include "lib/manager/shard.h"
@@ -63,7 +64,7 @@ __attribute__((cold, noinline)) static nd_status refuse_beyond_cap(nd_shard *sha
 }
 
 static inline __attribute__((always_inline)) nd_status
-publish(nd_object *object, nd_object *storage, nd_manager *manager) {
+publish(nd_object *object, nd_object *storage, nd__stored *view, nd_manager *manager) {
     if (__builtin_expect(nd__thread_record.in_callback, 0))
         return nd__callback_error(object->type->name);
     uint32_t flags = mark_tracked(object);
@@ -74,6 +75,8 @@ publish(nd_object *object, nd_object *storage, nd_manager *manager) {
         return refuse_beyond_cap(shard, object);
     if (storage)
         nd__member_enter(shard, storage, nd__object_flags(storage));
+    if (view)
+        nd__loan_begin(shard, view);
     nd__member_enter(shard, object, flags);
     shard->count.created += storage ? 2 : 1;
     // Under the lock: as soon as it is given up, somebody may close the object, and the storage
@@ -94,11 +97,15 @@ publish(nd_object *object, nd_object *storage, nd_manager *manager) {
 }
 
 nd_status nd__member_publish(nd_object *object, nd_manager *manager) {
-    return publish(object, NULL, manager);
+    return publish(object, NULL, NULL, manager);
+}
+
+nd_status nd__member_publish_view(nd__stored *view, nd_manager *manager) {
+    return publish(&view->accounted.header, NULL, view, manager);
 }
 
 nd_status nd__member_publish_both(nd_object *object, nd_object *storage, nd_manager *manager) {
-    return publish(object, storage, manager);
+    return publish(object, storage, NULL, manager);
 }
 
 static void track_locked(nd_shard *shard, nd_object *object) {

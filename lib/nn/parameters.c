@@ -367,7 +367,7 @@ static void commit_move(const nd_move *move) {
     uint64_t version = nd__tensor_version(parameter);
     atomic_store_explicit(nd__tensor_version_word(copy), version + 1, memory_order_relaxed);
     nd__member_close_account(&parameter->header); // data in its own block, which it leaves
-    nd_edge_set(&parameter->storage, nd__tensor_storage_now(copy));
+    nd__tensor_replace_storage(parameter, copy);
     parameter->data = copy->data;
     parameter->device = copy->device;
     parameter->dtype = copy->dtype;

@@ -83,8 +83,9 @@ typedef struct nd_accounted {
     int32_t device_index;
 } nd_accounted;
 
-/// Edges that an object of ND__TYPE_TENSOR may have beside its storage.
-enum { ND__STORED_EDGES = 4 };
+/// Edges that an object of ND__TYPE_TENSOR may have beside its storage; the last of them leads to
+/// the object of that kind whose storage it may borrow (lib/manager/loan.h).
+enum { ND__STORED_EDGES = 4, ND__STORED_BASE = ND__STORED_EDGES - 1 };
 
 /// What a type of ND__TYPE_TENSOR begins with. Its bytes are those of data that lie in its own
 /// block, while it has no storage; else the storage has them. It has no finalizer and no `destroy`,
@@ -96,7 +97,9 @@ typedef struct nd__stored {
     /// (nd__adopt_storage); dies with it as a rule. NULL before, and once closed. While the object
     /// is green this is its only edge.
     _Atomic(nd_object *) storage;
-    uint64_t own[3]; ///< the type's
+    uint8_t own[18]; ///< the type's
+    uint8_t loans;   ///< lib/manager/loan.h
+    uint8_t own_others[5];
     nd_object *edges[ND__STORED_EDGES];
 } nd__stored;
 

@@ -4,6 +4,7 @@
 // tensors, a user function's context and lib/autograd's hooks.
 #include "lib/tensor/node.h"
 #include "lib/base/error.h"
+#include "lib/manager/loan.h"
 #include "lib/tensor/rebase.h"
 
 static void node_traverse(const nd_object *self, nd_visitor *visitor);
@@ -136,8 +137,10 @@ nd_status nd_set_requires_grad(nd_tensor *x, bool requires_grad) {
         return nd__error(ND_ERROR_DTYPE,
                          "set_requires_grad: a tensor of %s has no gradient; floats do",
                          nd_dtype_get_name(x->dtype));
-    if (requires_grad && x->base)
+    if (requires_grad && x->base) {
+        nd__loan_settle((nd__stored *)x);
         nd_edge_clear(&x->base); // a leaf has its own history
+    }
     nd__tensor_set_own(x, ND__GRAD_REQUIRED, requires_grad);
     return ND_OK;
 }

@@ -48,7 +48,7 @@ nd_tensor *nd__rebase_view(const nd_tensor *x, int ndim, const int64_t *shape,
     nd_tensor *base = nd__rebase_base_of_view(x, &cut);
     nd_tensor *view = nd__tensor_view_following(base, x, ndim, shape, strides, offset);
     if (__builtin_expect(cut, 0) && view)
-        view->cut = true;
+        nd__tensor_set_own(view, ND__GRAD_CUT, true);
     return view;
 }
 
@@ -127,7 +127,7 @@ nd_status nd__rebase_refresh(const nd_tensor *x) {
 
 nd_status nd__rebase_check_cut(const char *operation, const nd_tensor *x) {
     const nd_storage *storage = nd__tensor_storage_now(x);
-    if (nd__node_recording_off || !x->cut || !storage ||
+    if (nd__node_recording_off || !nd__tensor_has_own(x, ND__GRAD_CUT) || !storage ||
         nd_get_count(&storage->accounted.header) == 1)
         return ND_OK;
     return nd__error(ND_ERROR_STATE,

@@ -6,7 +6,7 @@
 // node only repeats the base's history, and is made anew where the storage was written since.
 //
 // No edge to a base: where the dtype has no gradients, and where the base is a leaf that requires
-// one, which nobody may write while recording. `cut` instead: the view was made inside nd_no_grad,
+// one, which nobody may write while recording. ND__GRAD_CUT instead: the view was made inside nd_no_grad,
 // or of a tensor that is not contiguous, so that its base cannot learn of a recorded write.
 //
 // The edge is counted and the view tracked from the start, also where there is no history yet: so
@@ -35,7 +35,8 @@ static inline nd_tensor *nd__rebase_base_of_view(const nd_tensor *x, bool *ret_c
     nd_tensor *base = x->base ? x->base : (nd_tensor *)(uintptr_t)x;
     bool is_of_leaf = base == x && nd__tensor_has_own(x, ND__GRAD_REQUIRED) &&
                       (!x->node || nd__record_is_view(x->node)); // never written
-    *ret_cut = x->cut || nd__node_recording_off || (!is_of_leaf && !base->contiguous);
+    *ret_cut = nd__tensor_has_own(x, ND__GRAD_CUT) || nd__node_recording_off ||
+               (!is_of_leaf && !base->contiguous);
     return *ret_cut || is_of_leaf ? NULL : base;
 }
 /// nd__rebase_view in nd__tensor_view_along's form.
@@ -45,7 +46,7 @@ static inline nd_tensor *nd__rebase_view_along(const nd_tensor *x, int axis, int
     nd_tensor *base = nd__rebase_base_of_view(x, &cut);
     nd_tensor *view = nd__tensor_view_along(base, x, axis, first, count, stride);
     if (__builtin_expect(cut, 0) && view)
-        view->cut = true;
+        nd__tensor_set_own(view, ND__GRAD_CUT, true);
     return view;
 }
 

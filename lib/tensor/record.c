@@ -113,7 +113,7 @@ static nd_tensor *saved_of(const nd_tensor *x) {
         nd__tensor_view(x, x->ndim, x->shape, nd__tensor_strides(x), nd__tensor_offset(x));
     if (!alias)
         return NULL;
-    alias->cut = true;
+    nd__tensor_set_own(alias, ND__GRAD_CUT, true);
     if (nd__tensor_requires_grad(x)) { // x->node is fresh: fill_inputs has been here
         nd__tensor_set_own(alias, ND__GRAD_REQUIRED, true);
         alias->output_index = x->output_index;
@@ -436,7 +436,7 @@ static nd_tensor *with_history(const nd_node *node, const nd_saved *saved) {
     if (!alias)
         return NULL;
     alias->output_index = saved->output_index;
-    alias->cut = true;
+    nd__tensor_set_own(alias, ND__GRAD_CUT, true);
     nd__tensor_set_own(alias, ND__GRAD_REQUIRED, true);
     nd__member_track_with(&alias->header, &alias->node, nd_object_retain(node));
     return alias;

@@ -7,6 +7,7 @@
 #include "lib/base/atomics.h"
 #include "lib/base/error.h"
 #include "lib/manager/charge.h"
+#include "lib/manager/loan.h"
 #include "lib/manager/member.h"
 #include "lib/manager/place.h"
 #include "lib/object/block.h"
@@ -32,7 +33,8 @@ const nd_type nd__tensor_type = {
 
 static void tensor_traverse(const nd_object *self, nd_visitor *visitor) {
     const nd_tensor *x = (const nd_tensor *)self;
-    nd_visit(visitor, nd__tensor_storage_now(x), "storage");
+    if (!nd__loan_is_borrower((const nd__stored *)self))
+        nd_visit(visitor, nd__tensor_storage_now(x), "storage");
     nd_visit(visitor, x->grad, "grad");
     nd_visit(visitor, x->node, "node");
     nd_visit(visitor, x->hooks, "hooks");
@@ -48,10 +50,14 @@ static void tensor_clear(nd_object *self) {
         nd_edge_clear(&x->node);
     if (x->hooks)
         nd_edge_clear(&x->hooks);
+    nd__loan_clear((nd__stored *)self);
     if (x->base)
         nd_edge_clear(&x->base);
-    if (nd__tensor_storage_now(x))
-        nd_edge_clear(&x->storage);
+}
+
+void nd__tensor_replace_storage(nd_tensor *x, const nd_tensor *of) {
+    nd__loan_settle((nd__stored *)x);
+    nd__loan_replace((nd__stored *)x, &nd__tensor_storage_now(of)->accounted.header);
 }
 
 static bool is_contiguous(int ndim, const int64_t *shape, const int64_t *strides, int64_t numel) {
@@ -90,20 +96,22 @@ static inline nd_tensor *describe(nd_object *object, nd_device device, nd_dtype 
     x->device = device;
     x->numel = numel;
     x->dtype = dtype;
-    x->ndim = (int8_t)ndim;
+    x->ndim = (unsigned)ndim & 15;
     return x;
 }
 
-/// Private tensor with an edge to `storage`, which is taken over. NULL: nothing was taken over.
-static inline __attribute__((always_inline)) nd_tensor *new_on(nd_storage *storage, nd_dtype dtype,
-                                                               int ndim, int64_t numel) {
+/// What becomes a tensor without data of its own: a header alone. NULL with an error.
+static inline __attribute__((always_inline)) nd_object *new_bare(int ndim) {
     // A block that is at hand is taken inline.
     void *block = nd__block_new(tensor_size(ndim));
-    nd_object *object = __builtin_expect(block != NULL, 1)
-                            ? nd__object_begin(&nd__tensor_type, block)
-                            : nd__object_new_bare(&nd__tensor_type, tensor_size(ndim));
-    if (__builtin_expect(!object, 0))
-        return NULL;
+    return __builtin_expect(block != NULL, 1)
+               ? nd__object_begin(&nd__tensor_type, block)
+               : nd__object_new_bare(&nd__tensor_type, tensor_size(ndim));
+}
+
+/// That as a private tensor with an edge to `storage`, which is not counted.
+static inline __attribute__((always_inline)) nd_tensor *
+describe_on(nd_object *object, nd_storage *storage, nd_dtype dtype, int ndim, int64_t numel) {
     nd_device device = {storage->accounted.kind, storage->accounted.device_index};
     nd_tensor *x = describe(object, device, dtype, ndim, numel);
     atomic_init(&x->storage, storage);
@@ -119,11 +127,12 @@ static inline void shape_contiguous(nd_tensor *x, const int64_t *shape) {
 
 nd_tensor *nd__tensor_on(nd_manager *manager, nd_storage *storage, nd_dtype dtype, int ndim,
                          const int64_t *shape, int64_t numel) {
-    nd_tensor *x = new_on(storage, dtype, ndim, numel);
-    if (__builtin_expect(!x, 0)) {
+    nd_object *object = new_bare(ndim);
+    if (__builtin_expect(!object, 0)) {
         nd__storage_discard(storage, manager);
         return NULL;
     }
+    nd_tensor *x = describe_on(object, storage, dtype, ndim, numel);
     x->data = storage->data;
     shape_contiguous(x, shape);
     if (__builtin_expect(
@@ -177,34 +186,43 @@ nd_tensor *nd__tensor_view(const nd_tensor *x, int ndim, const int64_t *shape,
     return nd__tensor_view_following(NULL, x, ndim, shape, strides, offset);
 }
 
-/// A private view of x, whose data, shape and strides are left to the caller; then view_publish()
-/// follows. NULL with an error.
-static inline __attribute__((always_inline)) nd_tensor *view_begin(const nd_tensor *x, int ndim) {
-    nd_storage *storage = nd__tensor_storage(x);
-    if (__builtin_expect(!storage, 0))
-        return NULL;
-    nd__object_keep(storage);
-    nd_tensor *view = new_on(storage, x->dtype, ndim, 0);
-    if (__builtin_expect(!view, 0))
-        nd_object_release(storage);
-    return view;
+/// A private view of x, whose data, shape and strides are left to the caller, and where it belongs.
+/// It has an edge to `base` (may be NULL), and one to the storage that is not counted yet: no user
+/// code may run before view_publish() follows. NULL with an error.
+static inline __attribute__((always_inline)) nd_tensor *
+view_begin(const nd_tensor *x, int ndim, nd_tensor *base, nd_place *ret_place) {
+    const nd_object *operand = &x->header;
+    if (base)
+        nd__object_keep(base); // what runs below may part it from x
+    *ret_place = nd__place_begin(&operand, 1);
+    nd_object *object = nd__tensor_storage(x) ? new_bare(ndim) : NULL;
+    if (__builtin_expect(object && !nd__object_is_closing(x), 1)) {
+        nd_tensor *view = describe_on(object, nd__tensor_storage_now(x), x->dtype, ndim, 0);
+        view->base = base;
+        return view;
+    }
+    if (object) {
+        nd__object_discard(object);
+        nd__tensor_refuse_operand("view", "x", x);
+    }
+    nd__place_end(*ret_place);
+    nd_object_release(base);
+    return NULL;
 }
 
-/// Where a result of x belongs, with an edge to `base` (may be NULL). Consumes the view; returns it,
-/// or NULL with an error.
-static inline __attribute__((always_inline)) nd_tensor *
-view_publish(nd_tensor *view, nd_tensor *base, const nd_tensor *x) {
-    const nd_object *operand = &x->header;
-    nd_place place = nd__place_begin(&operand, 1);
-    if (base) {
-        nd__object_keep(base);
-        view->base = base;
+/// Consumes the view; returns it, or NULL with an error.
+static inline __attribute__((always_inline)) nd_tensor *view_publish(nd_tensor *view,
+                                                                     nd_place place) {
+    if (view->base) {
         uint32_t flags = nd__object_flags(&view->header);
         nd__atomic_store(&view->header.flags, flags | ND__TRACKED, relaxed); // still private
     }
-    if (__builtin_expect(nd__place_publish(place, &view->header) == ND_OK, 1))
+    nd_status status = nd__member_publish_view((nd__stored *)view, place.manager);
+    nd__place_end(place);
+    if (__builtin_expect(status == ND_OK, 1))
         return view;
-    if (base)
+    atomic_store_explicit(&view->storage, NULL, memory_order_relaxed);
+    if (view->base)
         nd_edge_clear(&view->base); // a private object is green again
     nd_object_release(view);
     return NULL;
@@ -212,7 +230,8 @@ view_publish(nd_tensor *view, nd_tensor *base, const nd_tensor *x) {
 
 nd_tensor *nd__tensor_view_following(nd_tensor *base, const nd_tensor *x, int ndim,
                                      const int64_t *shape, const int64_t *strides, int64_t offset) {
-    nd_tensor *view = view_begin(x, ndim);
+    nd_place place;
+    nd_tensor *view = view_begin(x, ndim, base, &place);
     if (__builtin_expect(!view, 0))
         return NULL;
     int64_t numel = 1;
@@ -224,13 +243,14 @@ nd_tensor *nd__tensor_view_following(nd_tensor *base, const nd_tensor *x, int nd
     view->numel = numel;
     view->data = (char *)nd__tensor_storage_now(view)->data + offset * nd__dtype_bytes[x->dtype];
     view->contiguous = is_contiguous(ndim, shape, strides, numel);
-    return view_publish(view, base, x);
+    return view_publish(view, place);
 }
 
 nd_tensor *nd__tensor_view_along(nd_tensor *base, const nd_tensor *x, int axis, int64_t first,
                                  int64_t count, int64_t stride) {
     const int ndim = x->ndim;
-    nd_tensor *view = view_begin(x, ndim);
+    nd_place place;
+    nd_tensor *view = view_begin(x, ndim, base, &place);
     if (__builtin_expect(!view, 0))
         return NULL;
     const int64_t *shape = x->shape, *strides = x->shape + ndim;
@@ -245,7 +265,7 @@ nd_tensor *nd__tensor_view_along(nd_tensor *base, const nd_tensor *x, int axis, 
     view->numel = numel;
     view->data = (char *)x->data + first * nd__dtype_bytes[x->dtype];
     view->contiguous = is_contiguous(ndim, view->shape, view->shape + ndim, numel);
-    return view_publish(view, base, x);
+    return view_publish(view, place);
 }
 
 nd_status nd__tensor_refuse_operand(const char *operation, const char *argument,

@@ -31,17 +31,16 @@ struct nd_tensor {
     void *data;                    ///< first element, for the device; NULL once closed
     int64_t numel;
     nd_dtype dtype : 8; ///< so that three dimensions fit 192 bytes
-    int8_t ndim;
+    uint8_t ndim : 4;
     bool contiguous : 1;
-    bool cut : 1; ///< a view whose base could not learn of a recorded write
-    _Atomic uint8_t
-        own_grad;          ///< ND__GRAD_REQUIRED and others. Of a view that follows a base: none;
-                           ///< ask nd__tensor_requires_grad
-    uint32_t output_index; ///< which output of `node` this is
-    nd_tensor *grad;       ///< edge
-    nd_node *node;         ///< edge: what computed it; NULL for a leaf
-    nd_object *hooks;      ///< edge: lib/autograd's hook list of a leaf, or NULL
-    nd_tensor *base;       ///< edge of a recorded view: whose history is its own as well; else NULL
+    uint8_t loans;            ///< of the storage: lib/manager/loan.h
+    _Atomic uint8_t own_grad; ///< ND__GRAD_REQUIRED and others. Of a view that follows a base: none
+                              ///< of the former; ask nd__tensor_requires_grad
+    uint32_t output_index;    ///< which output of `node` this is
+    nd_tensor *grad;          ///< edge
+    nd_node *node;            ///< edge: what computed it; NULL for a leaf
+    nd_object *hooks;         ///< edge: lib/autograd's hook list of a leaf, or NULL
+    nd_tensor *base; ///< edge of a recorded view: whose history is its own as well; else NULL
     _Atomic uint64_t version; ///< of data in this block, also for a storage that keeps that
     int64_t shape[];          ///< ndim sizes, ndim strides (in elements)
 };
@@ -50,7 +49,9 @@ _Static_assert(offsetof(nd_tensor, own_bytes) == offsetof(nd_accounted, bytes) &
                    offsetof(nd_tensor, device.kind) == offsetof(nd_accounted, kind) &&
                    offsetof(nd_tensor, device.index) == offsetof(nd_accounted, device_index) &&
                    offsetof(nd_tensor, storage) == offsetof(nd__stored, storage) &&
+                   offsetof(nd_tensor, loans) == offsetof(nd__stored, loans) &&
                    offsetof(nd_tensor, grad) == offsetof(nd__stored, edges) &&
+                   offsetof(nd_tensor, base) == offsetof(nd__stored, edges[ND__STORED_BASE]) &&
                    offsetof(nd_tensor, version) ==
                        offsetof(nd__stored, edges) + ND__STORED_EDGES * sizeof(nd_object *),
                "a tensor is stored by its storage");
@@ -60,6 +61,7 @@ enum {
     ND__GRAD_REQUIRED = 1, ///< leaf that wants a gradient, or result with history
     ND__GRAD_DIVIDED = 2,  ///< leaf whose gradient a loss scaler has divided, as long as it has one
     ND__GRAD_SHARED_OUT = 4, ///< parameter that has a gradient on one rank alone (lib/distributed)
+    ND__GRAD_CUT = 8,        ///< view whose base could not learn of a recorded write
 };
 
 static inline bool nd__tensor_has_own(const nd_tensor *x, unsigned flag) {
@@ -101,7 +103,9 @@ static inline nd_storage *nd__tensor_storage_now(const nd_tensor *x) {
 /// Bytes of the memory that x is a window onto; 0 once closed.
 static inline size_t nd__tensor_storage_bytes(const nd_tensor *x) {
     const nd_storage *storage = nd__tensor_storage_now(x);
-    return storage ? storage->bytes : x->data ? (size_t)x->numel * nd__dtype_bytes[x->dtype] : 0;
+    if (!x->data) // a closed one may keep a storage for others
+        return 0;
+    return storage ? storage->bytes : (size_t)x->numel * nd__dtype_bytes[x->dtype];
 }
 /// Where x begins in that, in elements.
 static inline int64_t nd__tensor_offset(const nd_tensor *x) {
@@ -111,6 +115,9 @@ static inline int64_t nd__tensor_offset(const nd_tensor *x) {
     // Sizes of elements are powers of two, and a division takes longer than the rest of this.
     return ((char *)x->data - (char *)storage->data) >> __builtin_ctz(nd__dtype_bytes[x->dtype]);
 }
+/// Gives x, which is not closed, the storage of another tensor in place of its own; views of x keep
+/// that.
+void nd__tensor_replace_storage(nd_tensor *x, const nd_tensor *of);
 /// Whether two tensors that are not closed are windows onto the same memory.
 static inline bool nd__tensor_share_storage(const nd_tensor *x, const nd_tensor *y) {
     const nd_storage *storage = nd__tensor_storage_now(x);

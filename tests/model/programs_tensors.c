@@ -4,6 +4,7 @@
 #include "lib/base/atomics.h"
 #include "lib/manager/account.h"
 #include "lib/manager/charge.h"
+#include "lib/manager/loan.h"
 #include "lib/manager/manager.h"
 #include "lib/manager/member.h"
 #include "lib/object/object.h"
@@ -17,18 +18,18 @@ static nd__stored *base, *view;
 static int held_base, held_view; ///< handles that the end releases
 
 static void sheet_traverse(const nd_object *self, nd_visitor *visitor) {
-    nd_visit(visitor, nd__object_storage(self), "paint");
+    if (!nd__loan_is_borrower((const nd__stored *)self))
+        nd_visit(visitor, nd__object_storage(self), "paint");
     for (int i = 0; i < ND__STORED_EDGES; i++)
         nd_visit(visitor, ((const nd__stored *)self)->edges[i], "edge");
 }
 
 static void sheet_clear(nd_object *self) {
     nd__stored *sheet = (nd__stored *)self;
+    nd__loan_clear(sheet);
     for (int i = 0; i < ND__STORED_EDGES; i++)
         if (sheet->edges[i])
             nd_edge_clear(&sheet->edges[i]);
-    if (nd__object_storage(self))
-        nd_edge_clear(&sheet->storage);
 }
 
 static const nd_type sheet_type = {
@@ -70,13 +71,12 @@ static nd__stored *make_sheet(nd_manager *manager, const char *name) {
 /// Another one of the same storage, tracked from the start, with an edge to where that is from.
 static nd__stored *make_view(nd_manager *manager, nd__stored *of) {
     nd__stored *sheet = begin_sheet("view");
-    nd_object *paint = nd__object_storage(&of->accounted.header);
-    nd__object_keep(paint);
-    atomic_init(&sheet->storage, paint);
-    nd__object_keep(of);
-    sheet->edges[ND__STORED_EDGES - 1] = &of->accounted.header;
+    nd__stored *from = nd__loan_base(of) ? nd__loan_base(of) : of;
+    atomic_init(&sheet->storage, nd__object_storage(&of->accounted.header));
+    nd__object_keep(from);
+    sheet->edges[ND__STORED_BASE] = &from->accounted.header;
     nd__atomic_set_flags(&sheet->accounted.header.flags, ND__TRACKED); // still private
-    model_assert(nd__member_publish(&sheet->accounted.header, manager) == ND_OK);
+    model_assert(nd__member_publish_view(sheet, manager) == ND_OK);
     return sheet;
 }
 
@@ -112,6 +112,25 @@ static void setup_view_shared_in_steps(void) {
 static void setup_view_and_base(void) {
     setup_view();
     held_base = 0;
+}
+
+/// The base's one handle is a thread's, the view's is kept to the end.
+static void setup_base(void) {
+    setup_view();
+    held_base = 0;
+    held_view = 1;
+}
+
+/// The view borrows, and has moved to another manager since.
+static void setup_view_apart(void) {
+    setup_view_and_base();
+    model_assert(nd_manager_attach(managers[1], view) == ND_OK);
+}
+
+/// The base is closed already, and keeps its storage for the view alone.
+static void setup_closed_base(void) {
+    setup_view();
+    model_assert(nd_close(base) == ND_OK && nd__object_storage(&base->accounted.header));
 }
 
 /// The view lives in another manager than base and storage.
@@ -150,7 +169,7 @@ static void release_base(void) {
 /// Uses the base by way of the view, then lets go.
 static void follow_and_release(void) {
     model_assert(nd_get_count(base) > 0);
-    nd_object *kept = nd_retain(view->edges[ND__STORED_EDGES - 1]);
+    nd_object *kept = nd_retain(view->edges[ND__STORED_BASE]);
     nd_release(view);
     model_assert(kept == &base->accounted.header && nd_get_count(kept) > 0);
     nd_release(kept);
@@ -158,7 +177,8 @@ static void follow_and_release(void) {
 
 /// The view becomes a leaf with its own history, and is let go.
 static void part_and_release(void) {
-    nd_edge_clear(&view->edges[ND__STORED_EDGES - 1]);
+    nd__loan_settle(view);
+    nd_edge_clear(&view->edges[ND__STORED_BASE]);
     nd_release(view);
 }
 
@@ -170,6 +190,48 @@ static void attach_and_release(void) {
 static void close_and_release(void) {
     model_assert(nd_close(view) == ND_OK);
     nd_release(view);
+}
+
+/// Of the storage, which nothing but the view needs then.
+static void close_base(void) {
+    model_assert(nd_close(base) == ND_OK);
+    nd_release(base);
+}
+
+/// Looks at what it is a window onto, which a closed base must have kept.
+static void look_and_release(void) {
+    nd_object *paint = nd__object_storage(&view->accounted.header);
+    model_assert(paint && nd_get_count(paint) > 0 && ((nd_accounted *)paint)->bytes == BYTES);
+    nd_release(view);
+}
+
+/// A view of the view borrows what that has borrowed, also where the base is closed.
+static void view_again_and_release(void) {
+    nd__stored *second = make_view(managers[0], view);
+    nd_release(view);
+    nd_object *paint = nd__object_storage(&second->accounted.header);
+    model_assert(paint && nd_get_count(paint) > 0 && ((nd_accounted *)paint)->bytes == BYTES);
+    nd_release(second);
+}
+
+static void view_elsewhere_and_release(void) {
+    nd__stored *second = make_view(managers[1], view);
+    nd_release(view);
+    nd_release(second);
+}
+
+/// Where the two are not born in one shard, or have parted.
+static void attach_base(void) {
+    model_assert(nd_manager_attach(managers[1], base) == ND_OK);
+    nd_release(base);
+}
+
+/// As a module does that moves to another device.
+static void replace_and_release(void) {
+    nd__stored *copy = make_sheet(managers[0], "copy");
+    nd__loan_replace(base, nd__object_storage(&copy->accounted.header));
+    nd_release(copy);
+    nd_release(base);
 }
 
 static void upgrade_view(void) {
@@ -229,6 +291,26 @@ const model_program model_tensors_programs[] = {
          close_and_release, release_view),
     VIEW("view_weak", "a weak reference to a view is made beside the last release",
          setup_view_shared, upgrade_view, release_view),
+    VIEW("view_lent", "a base is closed as its view is released", setup_view_and_base,
+         look_and_release, close_base),
+    VIEW("view_lent_collected", "a base is closed beside a collection", setup_base, close_base,
+         collect),
+    VIEW("view_lent_ending", "the view of a closed base is released beside a collection",
+         setup_closed_base, look_and_release, collect),
+    VIEW("view_lent_again", "a view is made of a view whose base is closed", setup_view_and_base,
+         view_again_and_release, close_base),
+    VIEW("view_lent_two", "two threads make views of a view and release them", setup_view_shared,
+         view_again_and_release, view_again_and_release),
+    VIEW("view_lent_both", "the same, one of them in another manager", setup_view_shared,
+         view_again_and_release, view_elsewhere_and_release),
+    VIEW("view_lent_apart", "a base is closed as its view in another manager is released",
+         setup_view_apart, look_and_release, close_base),
+    VIEW("view_lent_away", "a base moves to another manager as its view is released",
+         setup_view_and_base, view_again_and_release, attach_base),
+    VIEW("view_lent_moved", "a view moves to another manager as its base is closed",
+         setup_view_and_base, attach_and_release, close_base),
+    VIEW("view_lent_replaced", "a base gets another storage as its view is released",
+         setup_view_and_base, view_again_and_release, replace_and_release),
     VIEW("view_close", "the last handle of a view is released as its manager closes", setup_view,
          release_view, close_first),
     VIEW("view_dispose", "the same as its manager is disposed of, which takes handles for a while",

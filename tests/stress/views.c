@@ -47,6 +47,18 @@ static void use(worker *me, int number) {
         nd_manager_attach(manager, view); // without the storage, or with it
     nd_error_clear();
     assert_true(nd_is_view_of(view, x));
+    if (draw(me, 3) == 0) { // a view of that, perhaps in another manager, in its place
+        nd_tensor *again = NULL;
+        if (what == 3)
+            nd_with_manager(world.managers[draw(me, 2)]) again = nd_unsqueeze(view, 0);
+        else
+            again = nd_unsqueeze(view, 0);
+        assert_non_null(again);
+        nd_release(view);
+        view = again;
+    }
+    if (what == 4 && draw(me, 2))
+        assert_ok(nd_set_requires_grad(view, true));
     if (atomic_fetch_sub(&world.users[number], 1) == 1 && draw(me, 2))
         assert_ok(nd_close(x));
     nd_release(x);

@@ -10,22 +10,27 @@ enum { STEPS = 60 };
 enum { STEPS = 600 };
 #endif
 
+/// A view that follows its base holds that, and the storage by way of it.
 static void test_storage_is_held_by_tensor_and_view(void **state) {
     (void)state;
     nd_manager *m = nd_manager_new(NULL, "step");
-    nd_tensor *x = NULL, *view = NULL;
+    nd_tensor *x = NULL, *view = NULL, *detached = NULL;
     nd_with_manager(m) {
         x = nd_zeros(2, (int64_t[]){4, 8}, ND_F32);
         view = nd_transpose(x, 0, 1);
+        detached = nd_detach(x);
     }
     assert_handle(view);
+    assert_handle(detached);
     written out = {0};
     assert_ok(nd_debug_dump_json(m, written_stream(&out), 0));
     assert_contains(written_text(&out), "\"type\": \"storage\", \"manager\": 0, \"count\": 2, "
                                         "\"handles\": 0, \"tracked\": false, \"closed\": false, "
                                         "\"bytes\": 128");
     assert_int_equal(occurrences(written_text(&out), "\"label\": \"storage\""), 2);
+    assert_int_equal(occurrences(written_text(&out), "\"label\": \"base\""), 1);
     written_free(&out);
+    nd_release(detached);
     nd_release(view);
     nd_release(x);
     nd_release(m);
