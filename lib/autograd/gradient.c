@@ -94,7 +94,7 @@ nd_status nd_zero_grad(nd_tensor *x) {
 // checks
 
 bool nd__gradient_exclusively_owned(const nd_tensor *x) {
-    if (nd__object_is_closed(x) || !x->contiguous || count_of(&x->header) != 1 ||
+    if (nd__object_is_closed(x) || !nd__tensor_is_contiguous(x) || count_of(&x->header) != 1 ||
         nd__tensor_base(x)) // whose storage it may borrow
         return false;
     const nd_storage *storage = nd__tensor_storage_now(x);

@@ -31,7 +31,7 @@ nd_status nd__elements_get(nd_elements *ret_elements, const char *operation,
                            const nd_tensor *tensor) {
     size_t bytes = (size_t)tensor->numel * nd__dtype_bytes[tensor->dtype];
     *ret_elements = (nd_elements){.data = tensor->data, .bytes = bytes};
-    if (tensor->contiguous && tensor->device.kind == ND_CPU)
+    if (nd__tensor_is_contiguous(tensor) && tensor->device.kind == ND_CPU)
         return ND_OK;
     void *copy = nd__pressure_alloc(bytes + 1);
     if (!copy)

@@ -125,8 +125,8 @@ static nd_status update_by_calls(const nd_ema *ema, nd_tensor *const *wide, bool
 /// Whether each is a chain.
 static bool are_chains(const nd_ema *ema, nd_tensor *const *wide) {
     for (size_t i = 0; i < ema->count; i++)
-        if (!nd__launch_has_chains(wide[i]->device) || !wide[i]->contiguous ||
-            !ema->of[i].average->contiguous)
+        if (!nd__launch_has_chains(wide[i]->device) || !nd__tensor_is_contiguous(wide[i]) ||
+            !nd__tensor_is_contiguous(ema->of[i].average))
             return false;
     return true;
 }

@@ -258,7 +258,7 @@ static nd_status check_parameter(const nd_tensor *parameter) {
     if (!nd__dtype_is_float(parameter->dtype))
         return nd__error(ND_ERROR_DTYPE, "%s: the parameter is %s, parameters are floats",
                          operation, nd_dtype_get_name(parameter->dtype));
-    if (!parameter->contiguous)
+    if (!nd__tensor_is_contiguous(parameter))
         return nd__error(ND_ERROR_INVALID_ARGUMENT,
                          "%s: the tensor is no contiguous one; parameters are (nd_contiguous)",
                          operation);
@@ -275,7 +275,7 @@ static nd_status check_buffer(const nd_tensor *buffer) {
     nd_status status = nd__tensor_check_operand(operation, "buffer", buffer);
     if (status != ND_OK)
         return status;
-    if (!buffer->contiguous)
+    if (!nd__tensor_is_contiguous(buffer))
         return nd__error(ND_ERROR_INVALID_ARGUMENT,
                          "%s: the tensor is no contiguous one; buffers are (nd_contiguous)",
                          operation);

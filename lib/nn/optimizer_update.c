@@ -153,7 +153,8 @@ nd_chain nd__optimizer_update_describe(const nd_optimizer *optimizer,
 
 bool nd__optimizer_update_is_chain(const nd_parameter_state *state) {
     const nd_tensor *parameter = state->parameter, *grad = parameter->grad;
-    return parameter->contiguous && grad->contiguous && nd__launch_has_chains(parameter->device) &&
+    return nd__tensor_is_contiguous(parameter) && nd__tensor_is_contiguous(grad) &&
+           nd__launch_has_chains(parameter->device) &&
            (grad->data == parameter->data || !overlap(grad, parameter));
 }
 

@@ -371,7 +371,7 @@ static void commit_move(const nd_move *move) {
     parameter->data = copy->data;
     parameter->device = copy->device;
     parameter->dtype = copy->dtype;
-    parameter->contiguous = copy->contiguous;
+    nd__tensor_set_own(parameter, ND__CONTIGUOUS, nd__tensor_is_contiguous(copy));
     size_t sizes = (size_t)copy->ndim * sizeof *copy->shape;
     memcpy(parameter->shape + copy->ndim, nd__tensor_strides(copy), sizes);
     nd_edge_set(&parameter->grad, move->grad);

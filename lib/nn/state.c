@@ -103,10 +103,11 @@ nd_status nd_state_add_loss_scaler(nd_state *state, const char *name,
 nd_status nd_state_add_tensor(nd_state *state, const char *name, const nd_tensor *tensor) {
     static const char operation[] = "state_add_tensor";
     nd_status status = nd__tensor_check_operand(operation, "tensor", tensor);
-    if (status == ND_OK && (!tensor->contiguous || nd__tensor_requires_grad(tensor)))
+    if (status == ND_OK && (!nd__tensor_is_contiguous(tensor) || nd__tensor_requires_grad(tensor)))
         status = nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: the tensor %s", operation,
-                           tensor->contiguous ? "requires a gradient; a module's part has those"
-                                              : "is no contiguous one (nd_contiguous)");
+                           nd__tensor_is_contiguous(tensor)
+                               ? "requires a gradient; a module's part has those"
+                               : "is no contiguous one (nd_contiguous)");
     return status == ND_OK ? add_part(operation, state, name, ND__STATE_TENSOR, tensor, NULL)
                            : status;
 }

@@ -401,8 +401,9 @@ static nd_tensor *updated(const batch_norm *n, const nd_tensor *running,
 /// Whether both running statistics can be written where they lie, by a chain each.
 static bool may_be_chains(const batch_norm *n, const nd_tensor *statistics) {
     const nd_tensor *mean = n->running_mean, *var = n->running_var;
-    return nd__launch_has_chains(n->x->device) && n->first_reduced == 0 && mean->contiguous &&
-           var->contiguous && statistics->contiguous && mean->dtype == n->dtype &&
+    return nd__launch_has_chains(n->x->device) && n->first_reduced == 0 &&
+           nd__tensor_is_contiguous(mean) && nd__tensor_is_contiguous(var) &&
+           nd__tensor_is_contiguous(statistics) && mean->dtype == n->dtype &&
            var->dtype == n->dtype && statistics->dtype == n->dtype && !nd__overlap_any(mean, var);
 }
 

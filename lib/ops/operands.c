@@ -80,7 +80,7 @@ nd_status nd__operands_apply_rule(const char *name, nd_dtype_rule rule, const nd
 }
 
 nd_tensor *nd__operands_dense(const char *name, const nd_tensor *x, nd_dtype dtype) {
-    if (x->contiguous && x->dtype == dtype)
+    if (nd__tensor_is_contiguous(x) && x->dtype == dtype)
         return nd_retain(x);
     nd_tensor *copy = nd__tensor_result(name, &x, 1, x->device, dtype, x->ndim, x->shape);
     if (copy && nd__copy_into(name, copy, x) != ND_OK) {
@@ -167,7 +167,8 @@ nd_tensor *nd__operands_run(const char *name, nd_tensor *result, const nd_kernel
 /// Whether all inputs have one shape and are contiguous.
 static bool all_flat(const nd_tensor *const *inputs, int count) {
     for (int i = 0; i < count; i++)
-        if (!inputs[i]->contiguous || (i > 0 && !nd__operands_same_shape(inputs[0], inputs[i])))
+        if (!nd__tensor_is_contiguous(inputs[i]) ||
+            (i > 0 && !nd__operands_same_shape(inputs[0], inputs[i])))
             return false;
     return true;
 }
@@ -192,7 +193,7 @@ nd_tensor *nd__operands_elementwise_to(nd_tensor *out, nd_op op, const nd_tensor
         call.attrs.f[which] = numbers->f[which];
         call.attrs.i[which] = numbers->i[which];
     }
-    bool flat = (!out || out->contiguous) && all_flat(inputs, count);
+    bool flat = (!out || nd__tensor_is_contiguous(out)) && all_flat(inputs, count);
     int ndim = first->ndim;
     const int64_t *shape = first->shape;
     int64_t broadcast[2][ND_MAX_DIMS]; // the shape so far and the next one

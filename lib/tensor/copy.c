@@ -71,7 +71,7 @@ static nd_status copy_locally(const char *operation, nd_tensor *y, const nd_tens
 
 /// Owned contiguous tensor on x's device with x's values in another dtype; x itself when it is one.
 static nd_tensor *packed(const char *operation, const nd_tensor *x, nd_dtype dtype) {
-    if (x->contiguous && x->dtype == dtype)
+    if (nd__tensor_is_contiguous(x) && x->dtype == dtype)
         return nd_retain(x);
     nd_place place = nd__place_of(&x->header);
     nd_tensor *copy = nd__tensor_new(operation, place.manager, x->device, dtype, x->ndim, x->shape);
@@ -89,7 +89,7 @@ nd_status nd__copy_to_host(const char *operation, const nd_tensor *x, void *dest
     if (nd__capture_check(operation, x->device) != ND_OK)
         return ND_ERROR_STATE;
     const nd_backend *backend = nd__registry_backend(x->device.kind);
-    if (backend->host_accessible && !x->contiguous) {
+    if (backend->host_accessible && !nd__tensor_is_contiguous(x)) {
         nd_operand operand = {.data = destination, .dtype = x->dtype};
         nd__tensor_contiguous_strides(x->ndim, x->shape, operand.strides);
         return nd__copy_to_operand(operation, &operand, x);
@@ -105,7 +105,7 @@ nd_status nd__copy_to_host(const char *operation, const nd_tensor *x, void *dest
 
 /// Owned contiguous tensor like y, on its device: y itself when it is one.
 static nd_tensor *contiguous_for(const char *operation, nd_tensor *y) {
-    if (y->contiguous)
+    if (nd__tensor_is_contiguous(y))
         return nd_retain(y);
     nd_place place = nd__place_of(&y->header);
     nd_tensor *target =
@@ -177,7 +177,7 @@ nd_status nd__copy_into(const char *operation, nd_tensor *y, const nd_tensor *x)
     if (x->device.kind == y->device.kind && backend->copy_peer)
         return copy_to_peer(operation, y, x);
     bool to_host = same_device(y->device, host);
-    if (to_host && y->contiguous && y->dtype == x->dtype)
+    if (to_host && nd__tensor_is_contiguous(y) && y->dtype == x->dtype)
         return nd__copy_to_host(operation, x, y->data);
     nd_tensor *fetched = fetch(operation, x);
     if (!fetched)
@@ -214,7 +214,8 @@ static nd_tensor *copied(const char *operation, nd_op op, const nd_tensor *x, nd
 nd_tensor *nd_contiguous(const nd_tensor *x) {
     if (nd__tensor_check_operand("contiguous", "x", x) != ND_OK)
         return NULL;
-    return x->contiguous ? nd_retain(x) : copied("contiguous", ND_OP_clone, x, x->dtype, x->device);
+    return nd__tensor_is_contiguous(x) ? nd_retain(x)
+                                       : copied("contiguous", ND_OP_clone, x, x->dtype, x->device);
 }
 
 nd_tensor *nd_clone(const nd_tensor *x) {

@@ -54,7 +54,7 @@ nd_tensor *nd__create_filled(const char *operation, nd_tensor *x, nd_number valu
     if (!x || x->numel == 0)
         return x;
     size_t bytes = (size_t)x->numel * nd__dtype_bytes[x->dtype];
-    if (is_zero_bytes(value) && bytes <= PLAIN_FILL_LIMIT && x->contiguous &&
+    if (is_zero_bytes(value) && bytes <= PLAIN_FILL_LIMIT && nd__tensor_is_contiguous(x) &&
         nd__registry_backend(x->device.kind)->host_accessible) {
         memset(x->data, 0, bytes);
         return x;

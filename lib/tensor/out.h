@@ -48,7 +48,7 @@ static inline nd_status nd__out_status(nd_tensor *result) {
 
 /// The tensor that a kernel of contiguous results is given: out, or NULL, for a new one.
 static inline nd_tensor *nd__out_dense(nd_tensor *out) {
-    return out->contiguous ? out : NULL;
+    return nd__tensor_is_contiguous(out) ? out : NULL;
 }
 
 /// Behind such a kernel: the status, with `result` (consumed) copied to out where it is another

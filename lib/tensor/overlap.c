@@ -49,7 +49,7 @@ static int add_term(term *terms, int count, int64_t stride, int64_t most) {
 }
 
 bool nd__overlap_within(const nd_tensor *x) {
-    if (x->contiguous || x->numel <= 1)
+    if (nd__tensor_is_contiguous(x) || x->numel <= 1)
         return false;
     term terms[ND_MAX_DIMS];
     int count = 0;

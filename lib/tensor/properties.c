@@ -43,7 +43,7 @@ nd_device nd_get_device(const nd_tensor *x) {
 }
 
 bool nd_is_contiguous(const nd_tensor *x) {
-    return x && x->contiguous;
+    return x && nd__tensor_is_contiguous(x);
 }
 
 bool nd_is_view_of(const nd_tensor *x, const nd_tensor *y) {

@@ -21,7 +21,7 @@ ND__FORK_LOCK(ND__FORK_SINGLE, node_lock);
 /// The window that view is, in elements of base; false where base has not all of them.
 static bool window_of(const nd_tensor *base, const nd_tensor *view, nd_op_attrs *ret_attrs) {
     *ret_attrs = (nd_op_attrs){.i = {0}};
-    if (!base->contiguous)
+    if (!nd__tensor_is_contiguous(base))
         return false;
     ret_attrs->i[WITHIN] = 1;
     if (view->numel == 0)

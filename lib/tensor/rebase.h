@@ -36,7 +36,7 @@ static inline nd_tensor *nd__rebase_base_of_view(const nd_tensor *x, bool *ret_c
     bool is_of_leaf = base == x && nd__tensor_has_own(x, ND__GRAD_REQUIRED) &&
                       (!x->node || nd__record_is_view(x->node)); // never written
     *ret_cut = nd__tensor_has_own(x, ND__GRAD_CUT) || nd__node_recording_off ||
-               (!is_of_leaf && !base->contiguous);
+               (!is_of_leaf && !nd__tensor_is_contiguous(base));
     return *ret_cut || is_of_leaf ? NULL : base;
 }
 /// nd__rebase_view in nd__tensor_view_along's form.

@@ -85,18 +85,33 @@ static inline size_t data_offset(int ndim) {
     return (tensor_size(ndim) + ND__BLOCK_UNIT - 1) & ~(size_t)(ND__BLOCK_UNIT - 1);
 }
 
-/// Fills what lies between header and shape. The shape and the strides are left to the caller.
-static inline nd_tensor *describe(nd_object *object, nd_device device, nd_dtype dtype, int ndim,
-                                  int64_t numel) {
+/// What lies between header and shape, but for what all begin with.
+typedef struct fields {
+    uint64_t own_bytes;
+    nd_device device;
+    nd_storage *storage;
+    void *data;
+    int64_t numel;
+    nd_dtype dtype;
+    int ndim;
+    bool contiguous;
+    nd_tensor *base;
+} fields;
+
+/// Writes that, each word once: a locked instruction waits for every store before it.
+static inline __attribute__((always_inline)) nd_tensor *describe(nd_object *object, fields f) {
     nd_tensor *x = (nd_tensor *)object;
-    // In two parts, each of few enough bytes for compilers to write stores, and not a loop.
-    _Static_assert(offsetof(nd_tensor, shape) - offsetof(nd_tensor, grad) <= 64, "as said");
-    memset(&x->header + 1, 0, offsetof(nd_tensor, grad) - sizeof x->header);
-    memset(&x->grad, 0, offsetof(nd_tensor, shape) - offsetof(nd_tensor, grad));
-    x->device = device;
-    x->numel = numel;
-    x->dtype = dtype;
-    x->ndim = (unsigned)ndim & 15;
+    x->own_bytes = f.own_bytes;
+    x->device = f.device;
+    atomic_init(&x->storage, f.storage);
+    x->data = f.data;
+    x->numel = f.numel;
+    x->described = nd__tensor_described(f.dtype, f.ndim, f.contiguous ? ND__CONTIGUOUS : 0);
+    x->grad = NULL;
+    x->node = NULL;
+    x->hooks = NULL;
+    x->base = f.base;
+    atomic_init(&x->version, 0);
     return x;
 }
 
@@ -109,20 +124,14 @@ static inline __attribute__((always_inline)) nd_object *new_bare(int ndim) {
                : nd__object_new_bare(&nd__tensor_type, tensor_size(ndim));
 }
 
-/// That as a private tensor with an edge to `storage`, which is not counted.
-static inline __attribute__((always_inline)) nd_tensor *
-describe_on(nd_object *object, nd_storage *storage, nd_dtype dtype, int ndim, int64_t numel) {
-    nd_device device = {storage->accounted.kind, storage->accounted.device_index};
-    nd_tensor *x = describe(object, device, dtype, ndim, numel);
-    atomic_init(&x->storage, storage);
-    return x;
+static inline nd_device device_of(const nd_storage *storage) {
+    return (nd_device){storage->accounted.kind, storage->accounted.device_index};
 }
 
-static inline void shape_contiguous(nd_tensor *x, const int64_t *shape) {
-    x->contiguous = true;
-    for (int i = 0; i < x->ndim; i++)
+static inline void shape_contiguous(nd_tensor *x, int ndim, const int64_t *shape) {
+    for (int i = 0; i < ndim; i++)
         x->shape[i] = shape[i];
-    nd__tensor_contiguous_strides(x->ndim, shape, x->shape + x->ndim);
+    nd__tensor_contiguous_strides(ndim, shape, x->shape + ndim);
 }
 
 nd_tensor *nd__tensor_on(nd_manager *manager, nd_storage *storage, nd_dtype dtype, int ndim,
@@ -132,9 +141,16 @@ nd_tensor *nd__tensor_on(nd_manager *manager, nd_storage *storage, nd_dtype dtyp
         nd__storage_discard(storage, manager);
         return NULL;
     }
-    nd_tensor *x = describe_on(object, storage, dtype, ndim, numel);
-    x->data = storage->data;
-    shape_contiguous(x, shape);
+    nd_tensor *x = describe(object, (fields){
+                                        .device = device_of(storage),
+                                        .storage = storage,
+                                        .data = storage->data,
+                                        .numel = numel,
+                                        .dtype = dtype,
+                                        .ndim = ndim,
+                                        .contiguous = true,
+                                    });
+    shape_contiguous(x, ndim, shape);
     if (__builtin_expect(
             nd__member_publish_both(&x->header, &storage->accounted.header, manager) == ND_OK, 1))
         return x;
@@ -150,10 +166,17 @@ static nd_tensor *new_with_data(const char *operation, nd_manager *manager, nd_d
     void *block = nd__storage_block(operation, manager, device, offset + bytes, bytes);
     if (__builtin_expect(!block, 0))
         return NULL;
-    nd_tensor *x = describe(nd__object_begin(&nd__tensor_type, block), device, dtype, ndim, numel);
-    x->own_bytes = bytes;
-    x->data = (char *)block + offset;
-    shape_contiguous(x, shape);
+    nd_tensor *x =
+        describe(nd__object_begin(&nd__tensor_type, block), (fields){
+                                                                .own_bytes = bytes,
+                                                                .device = device,
+                                                                .data = (char *)block + offset,
+                                                                .numel = numel,
+                                                                .dtype = dtype,
+                                                                .ndim = ndim,
+                                                                .contiguous = true,
+                                                            });
+    shape_contiguous(x, ndim, shape);
     if (__builtin_expect(nd__member_publish(&x->header, manager) == ND_OK, 1))
         return x;
     nd__charge_return(manager, device.kind, bytes);
@@ -186,9 +209,9 @@ nd_tensor *nd__tensor_view(const nd_tensor *x, int ndim, const int64_t *shape,
     return nd__tensor_view_following(NULL, x, ndim, shape, strides, offset);
 }
 
-/// A private view of x, whose data, shape and strides are left to the caller, and where it belongs.
-/// It has an edge to `base` (may be NULL), and one to the storage that is not counted yet: no user
-/// code may run before view_publish() follows. NULL with an error.
+/// What becomes a view of x, and where it belongs. It is to hold `base` (may be NULL), which is kept
+/// for it, and the storage of x, which is not: no user code may run before view_end() follows. NULL
+/// with an error.
 static inline __attribute__((always_inline)) nd_tensor *
 view_begin(const nd_tensor *x, int ndim, nd_tensor *base, nd_place *ret_place) {
     const nd_object *operand = &x->header;
@@ -196,11 +219,8 @@ view_begin(const nd_tensor *x, int ndim, nd_tensor *base, nd_place *ret_place) {
         nd__object_keep(base); // what runs below may part it from x
     *ret_place = nd__place_begin(&operand, 1);
     nd_object *object = nd__tensor_storage(x) ? new_bare(ndim) : NULL;
-    if (__builtin_expect(object && !nd__object_is_closing(x), 1)) {
-        nd_tensor *view = describe_on(object, nd__tensor_storage_now(x), x->dtype, ndim, 0);
-        view->base = base;
-        return view;
-    }
+    if (__builtin_expect(object && !nd__object_is_closing(x), 1))
+        return (nd_tensor *)object;
     if (object) {
         nd__object_discard(object);
         nd__tensor_refuse_operand("view", "x", x);
@@ -210,10 +230,25 @@ view_begin(const nd_tensor *x, int ndim, nd_tensor *base, nd_place *ret_place) {
     return NULL;
 }
 
-/// Consumes the view; returns it, or NULL with an error.
-static inline __attribute__((always_inline)) nd_tensor *view_publish(nd_tensor *view,
-                                                                     nd_place place) {
-    if (view->base) {
+/// That with its shape and strides, and data, becomes a view. Consumes it; returns it, or NULL with
+/// an error.
+static inline __attribute__((always_inline)) nd_tensor *view_end(nd_tensor *view,
+                                                                 const nd_tensor *x, int ndim,
+                                                                 int64_t numel, void *data,
+                                                                 nd_tensor *base, nd_place place) {
+    nd_storage *storage = nd__tensor_storage_now(x);
+    describe(&view->header,
+             (fields){
+                 .device = device_of(storage),
+                 .storage = storage,
+                 .data = data,
+                 .numel = numel,
+                 .dtype = x->dtype,
+                 .ndim = ndim,
+                 .contiguous = is_contiguous(ndim, view->shape, view->shape + ndim, numel),
+                 .base = base,
+             });
+    if (base) {
         uint32_t flags = nd__object_flags(&view->header);
         nd__atomic_store(&view->header.flags, flags | ND__TRACKED, relaxed); // still private
     }
@@ -240,10 +275,8 @@ nd_tensor *nd__tensor_view_following(nd_tensor *base, const nd_tensor *x, int nd
         view->shape[ndim + i] = strides[i];
         numel *= shape[i];
     }
-    view->numel = numel;
-    view->data = (char *)nd__tensor_storage_now(view)->data + offset * nd__dtype_bytes[x->dtype];
-    view->contiguous = is_contiguous(ndim, shape, strides, numel);
-    return view_publish(view, place);
+    char *data = nd__tensor_storage_now(x)->data;
+    return view_end(view, x, ndim, numel, data + offset * nd__dtype_bytes[x->dtype], base, place);
 }
 
 nd_tensor *nd__tensor_view_along(nd_tensor *base, const nd_tensor *x, int axis, int64_t first,
@@ -262,10 +295,8 @@ nd_tensor *nd__tensor_view_along(nd_tensor *base, const nd_tensor *x, int axis, 
     }
     view->shape[axis] = count;
     view->shape[ndim + axis] = stride;
-    view->numel = numel;
-    view->data = (char *)x->data + first * nd__dtype_bytes[x->dtype];
-    view->contiguous = is_contiguous(ndim, view->shape, view->shape + ndim, numel);
-    return view_publish(view, place);
+    char *data = x->data;
+    return view_end(view, x, ndim, numel, data + first * nd__dtype_bytes[x->dtype], base, place);
 }
 
 nd_status nd__tensor_refuse_operand(const char *operation, const char *argument,

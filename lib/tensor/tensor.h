@@ -30,17 +30,20 @@ struct nd_tensor {
     _Atomic(nd_storage *) storage; ///< edge; NULL while there is none, and once closed
     void *data;                    ///< first element, for the device; NULL once closed
     int64_t numel;
-    nd_dtype dtype : 8; ///< so that three dimensions fit 192 bytes
-    uint8_t ndim : 4;
-    bool contiguous : 1;
-    uint8_t loans;            ///< of the storage: lib/manager/loan.h
-    _Atomic uint8_t own_grad; ///< ND__GRAD_REQUIRED and others. Of a view that follows a base: none
-                              ///< of the former; ask nd__tensor_requires_grad
-    uint32_t output_index;    ///< which output of `node` this is
-    nd_tensor *grad;          ///< edge
-    nd_node *node;            ///< edge: what computed it; NULL for a leaf
-    nd_object *hooks;         ///< edge: lib/autograd's hook list of a leaf, or NULL
-    nd_tensor *base; ///< edge of a recorded view: whose history is its own as well; else NULL
+    union {
+        struct {
+            nd_dtype dtype : 8; ///< so that three dimensions fit 192 bytes
+            int8_t ndim;
+            uint8_t loans;             ///< of the storage: lib/manager/loan.h
+            _Atomic uint8_t own_flags; ///< ND__GRAD_REQUIRED and others
+            uint32_t output_index;     ///< which output of `node` this is
+        };
+        uint64_t described; ///< these, as the one word that they begin as
+    };
+    nd_tensor *grad;  ///< edge
+    nd_node *node;    ///< edge: what computed it; NULL for a leaf
+    nd_object *hooks; ///< edge: lib/autograd's hook list of a leaf, or NULL
+    nd_tensor *base;  ///< edge of a recorded view: whose history is its own as well; else NULL
     _Atomic uint64_t version; ///< of data in this block, also for a storage that keeps that
     int64_t shape[];          ///< ndim sizes, ndim strides (in elements)
 };
@@ -56,24 +59,38 @@ _Static_assert(offsetof(nd_tensor, own_bytes) == offsetof(nd_accounted, bytes) &
                        offsetof(nd__stored, edges) + ND__STORED_EDGES * sizeof(nd_object *),
                "a tensor is stored by its storage");
 
-/// Of a tensor itself, in own_grad.
+/// Of a tensor itself, in own_flags.
 enum {
-    ND__GRAD_REQUIRED = 1, ///< leaf that wants a gradient, or result with history
-    ND__GRAD_DIVIDED = 2,  ///< leaf whose gradient a loss scaler has divided, as long as it has one
+    /// Leaf that wants a gradient, or result with history. Not of a view that follows a base: ask
+    /// nd__tensor_requires_grad.
+    ND__GRAD_REQUIRED = 1,
+    ND__GRAD_DIVIDED = 2, ///< leaf whose gradient a loss scaler has divided, as long as it has one
     ND__GRAD_SHARED_OUT = 4, ///< parameter that has a gradient on one rank alone (lib/distributed)
     ND__GRAD_CUT = 8,        ///< view whose base could not learn of a recorded write
+    ND__CONTIGUOUS = 16,
 };
 
 static inline bool nd__tensor_has_own(const nd_tensor *x, unsigned flag) {
-    return atomic_load_explicit(&x->own_grad, memory_order_relaxed) & flag;
+    return atomic_load_explicit(&x->own_flags, memory_order_relaxed) & flag;
 }
 /// Threads read while one writes; two that write at once are the program's to keep apart.
 static inline void nd__tensor_set_own(nd_tensor *x, unsigned flag, bool value) {
-    const unsigned others = atomic_load_explicit(&x->own_grad, memory_order_relaxed) & ~flag;
-    atomic_store_explicit(&x->own_grad, (uint8_t)(others | (value ? flag : 0)),
+    const unsigned others = atomic_load_explicit(&x->own_flags, memory_order_relaxed) & ~flag;
+    atomic_store_explicit(&x->own_flags, (uint8_t)(others | (value ? flag : 0)),
                           memory_order_relaxed);
 }
 
+/// A fresh tensor's `described`.
+static inline uint64_t nd__tensor_described(nd_dtype dtype, int ndim, unsigned own_flags) {
+    _Static_assert(offsetof(nd_tensor, ndim) - offsetof(nd_tensor, described) == 1 &&
+                       offsetof(nd_tensor, own_flags) - offsetof(nd_tensor, described) == 3 &&
+                       __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+                   "shifted so");
+    return (uint64_t)dtype | (uint64_t)ndim << 8 | (uint64_t)own_flags << 24;
+}
+static inline bool nd__tensor_is_contiguous(const nd_tensor *x) {
+    return nd__tensor_has_own(x, ND__CONTIGUOUS);
+}
 static inline const int64_t *nd__tensor_strides(const nd_tensor *x) {
     return x->shape + x->ndim;
 }

@@ -25,7 +25,7 @@ static nd_tensor *recorded(nd_op op, const nd_tensor *x, int ndim, const int64_t
 /// when there are none. Sizes of one are free; the others are matched in groups of equal products.
 static bool reshaped_strides(const nd_tensor *x, int ndim, const int64_t *shape,
                              int64_t *ret_strides) {
-    if (x->contiguous) {
+    if (nd__tensor_is_contiguous(x)) {
         nd__tensor_contiguous_strides(ndim, shape, ret_strides);
         return true;
     }

@@ -113,7 +113,7 @@ def lower_name(value, prefix):
 def requires_grad(tensor):
     """A recorded view keeps an edge to the base whose history is its own (lib/tensor/rebase.h)."""
     base = tensor["base"]
-    return bool((base.dereference() if int(base) else tensor)["own_grad"] & 1)
+    return bool((base.dereference() if int(base) else tensor)["own_flags"] & 1)
 
 
 def tensor_details(address):
