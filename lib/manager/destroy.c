@@ -283,7 +283,7 @@ static inline __attribute__((always_inline)) void end_destruction(nd_thread *thr
 /// nd__destroy_alone destroys; `tracked`: inside the gate. NULL, and nothing is locked, if it is
 /// not.
 static inline nd_shard *lock_alone(nd_object *object, const nd_thread *thread, bool tracked) {
-    nd_shard *shard = nd__shard_lock_of(object);
+    nd_shard *shard = nd__shard_lock_of_hot(object);
     if (!shard)
         return NULL;
     // Once more: a walk may have given it to somebody, who may have let it go again, weakly held.

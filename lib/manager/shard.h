@@ -83,6 +83,18 @@ static inline nd_shard *nd__shard_lock_of(nd_object *object) {
     }
 }
 
+/// The same inline, for who is called for every object.
+static inline __attribute__((always_inline)) nd_shard *nd__shard_lock_of_hot(nd_object *object) {
+    nd_shard *shard = nd__object_shard(object);
+    if (__builtin_expect(!shard, 0))
+        return NULL;
+    nd__shard_lock(shard);
+    if (__builtin_expect(nd__object_shard(object) == shard, 1))
+        return shard;
+    nd__shard_unlock(shard);
+    return nd__shard_lock_of(object);
+}
+
 /// The shard of a manager that this thread fills. Look at `retired` under its lock.
 nd_shard *nd__shard_own(nd_manager *manager);
 /// Locks the shard of a manager that this thread has to fill.

@@ -292,12 +292,14 @@ typedef struct range {
     int64_t start, stop, step, count;
 } range;
 
-/// Consumes the view; returns it, or NULL with an error.
+/// Consumes the view; returns it, or NULL with an error. What it is told fits registers: a slice
+/// that is not recorded writes none of it to memory.
 __attribute__((noinline)) static nd_tensor *record_slice(nd_tensor *view, const nd_tensor *x,
-                                                         const range *along) {
+                                                         int axis, int64_t start, int64_t stop,
+                                                         int64_t step) {
     nd_op_attrs attrs;
     nd__record_clear_attrs(&attrs);
-    const int64_t given[] = {along->axis, along->start, along->stop, along->step};
+    const int64_t given[] = {axis, start, stop, step};
     nd__shape_copy(attrs.i, given, 4);
     return nd__rebase_record(ND_OP_slice, view, x, &attrs);
 }
@@ -308,7 +310,9 @@ static inline __attribute__((always_inline)) nd_tensor *sliced(const nd_tensor *
     nd_tensor *view =
         nd__rebase_view_along(x, along.axis, along.count > 0 ? along.start * stride : 0,
                               along.count, along.count > 1 ? along.step * stride : stride);
-    return view && nd__tensor_requires_grad(x) ? record_slice(view, x, &along) : view;
+    return view && nd__tensor_requires_grad(x)
+               ? record_slice(view, x, along.axis, along.start, along.stop, along.step)
+               : view;
 }
 
 /// The elements of a range with a negative step, copied: strides are never negative. The range from
