@@ -102,7 +102,8 @@ nd_status nd__cpu_chains(size_t count, const nd_chain *chains) {
         blocks += blocks_of(&chains[i]);
         operations += chains[i].count * chains[i].steps;
     }
-    const nd__float_mode mode = nd__float_mode_begin();
+    nd__float_mode mode;
+    nd__float_mode_begin(&mode);
     if (blocks > 0)
         nd__cpu_parallel(blocks, operations / blocks, 1, run_blocks, &work);
     nd__float_mode_end(&mode);

@@ -241,7 +241,8 @@ static nd_status launch(const nd_kernel_call *call) {
 }
 
 nd_status nd__cpu_launch(const nd_kernel_call *call) {
-    const nd__float_mode mode = nd__float_mode_begin();
+    nd__float_mode mode;
+    nd__float_mode_begin(&mode);
     nd_status status = launch(call);
     nd__float_mode_end(&mode);
     return status;
@@ -250,7 +251,8 @@ nd_status nd__cpu_launch(const nd_kernel_call *call) {
 nd_status nd__cpu_launch_sparing(const nd_kernel_call *call) {
     if (family_of[call->op] != CONV)
         return ND_ERROR_OUT_OF_MEMORY;
-    const nd__float_mode mode = nd__float_mode_begin();
+    nd__float_mode mode;
+    nd__float_mode_begin(&mode);
     nd_status status = nd__cpu_conv(call, true);
     nd__float_mode_end(&mode);
     return status;

@@ -235,7 +235,8 @@ static nd__fft_result transform_all(const nd__fft_call *call) {
 }
 
 nd__fft_result nd__cpu_fft(const nd__fft_call *call) {
-    const nd__float_mode mode = nd__float_mode_begin();
+    nd__float_mode mode;
+    nd__float_mode_begin(&mode);
     nd__fft_result result = transform_all(call);
     nd__float_mode_end(&mode);
     return result;

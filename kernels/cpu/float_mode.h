@@ -28,13 +28,14 @@ static inline bool nd__float_mode_is_default(void) {
 #endif
 }
 
-static inline nd__float_mode nd__float_mode_begin(void) {
-    nd__float_mode mode = {.changed = !nd__float_mode_is_default()};
-    if (__builtin_expect(mode.changed, 0)) {
-        fegetenv(&mode.before);
+/// `before` is written only where it is needed: a copy of it all would wait for what was written in
+/// parts, for longer than the rest of a small kernel's call takes.
+static inline void nd__float_mode_begin(nd__float_mode *ret_mode) {
+    ret_mode->changed = !nd__float_mode_is_default();
+    if (__builtin_expect(ret_mode->changed, 0)) {
+        fegetenv(&ret_mode->before);
         fesetenv(FE_DFL_ENV);
     }
-    return mode;
 }
 
 static inline void nd__float_mode_end(const nd__float_mode *mode) {

@@ -383,7 +383,8 @@ static nd__linalg_result compute_all(const nd__linalg_call *call, int64_t *ret_m
 }
 
 nd__linalg_result nd__cpu_linalg(const nd__linalg_call *call, int64_t *ret_matrix, int *ret_place) {
-    const nd__float_mode mode = nd__float_mode_begin();
+    nd__float_mode mode;
+    nd__float_mode_begin(&mode);
     nd__linalg_result result = compute_all(call, ret_matrix, ret_place);
     nd__float_mode_end(&mode);
     return result;
