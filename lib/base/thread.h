@@ -44,8 +44,10 @@ struct nd_thread {
     nd_manager *requested; ///< owned: manager to collect when the running collection is done
     nd_manager *deferred;  ///< the same for a boundary's sake, so only where the mode is not off
     uint64_t collected_objects, collected_bytes; ///< while cutting
+    uint32_t collections_ended;                  ///< on this thread (lib/gc/running.c)
     const nd_manager *current;                   ///< innermost nd_with_manager, or NULL
     nd_scope *scope;                             ///< innermost scope
+    struct nd_scope_ending *scopes_ending;       ///< that calls on this thread end (scope.c)
     nd_manager *crowded;                         ///< found so (shard.c); perhaps closed since
     uint64_t made[ND__MADE_COUNT];               ///< not yet told to lib/gc/policy.c
     struct nd_capture *capture;                  ///< that it is in (lib/device/capture.h), or NULL

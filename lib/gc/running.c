@@ -14,6 +14,10 @@ void nd__running_begin(void) {
 void nd__running_end(void) {
 }
 
+uint32_t nd__running_ended_elsewhere(void) {
+    return 0;
+}
+
 bool nd__running_await_end(uint64_t until) {
     (void)until;
     return false;
@@ -30,7 +34,12 @@ void nd__running_begin(void) {
 }
 
 void nd__running_end(void) {
+    nd__thread()->collections_ended++;
     (void)nd__atomic_fetch_add(&running, ONE_ENDED, release);
+}
+
+uint32_t nd__running_ended_elsewhere(void) {
+    return (uint32_t)(nd__atomic_load(&running, acquire) >> 32) - nd__thread()->collections_ended;
 }
 
 bool nd__running_await_end(uint64_t until) {

@@ -9,6 +9,8 @@
 void nd__running_begin(void);
 void nd__running_end(void);
 
+/// How many collections have ended on other threads than this one: a number to compare.
+uint32_t nd__running_ended_elsewhere(void);
 /// Waits until another thread's collection has ended, but not beyond the time `until` (of
 /// nd__clock_now_ns): it may run a finalizer that waits for this thread. False: none runs, time is
 /// up, or this thread runs one itself or destroys something. Holds nothing; no lock may be held.

@@ -8,10 +8,12 @@
 #include "lib/base/cancel.h"
 #include "lib/base/clock.h"
 #include "lib/base/error.h"
+#include "lib/base/pause.h"
 #include "lib/base/thread.h"
 #include "lib/base/versioned.h"
 #include "lib/gc/policy.h"
 #include "lib/gc/running.h"
+#include "lib/manager/account.h"
 #include "lib/manager/manager.h"
 #include "lib/manager/request.h"
 #include "lib/object/callback.h"
@@ -162,36 +164,70 @@ static bool collector_is_on(const nd_manager *manager) {
     return false;
 }
 
+/// What tells whether other threads make room, or fill it: their collections that have ended, and
+/// what is charged where there was none. Either may be as before by chance, but not both.
+typedef struct surroundings {
+    uint32_t ended;
+    uint64_t charged;
+} surroundings;
+
+static surroundings look_around(const nd_pressure *pressure) {
+    const nd_manager *manager = pressure->refused ? pressure->refused : &nd__manager_root;
+    return (surroundings){nd__running_ended_elsewhere(),
+                          nd__account_bytes(manager, pressure->kind)};
+}
+
 /// The asking manager first; as long as that was not enough and something was freed, once more,
-/// which goes further up when nothing is left below.
-static nd_status relieve(nd_pressure *pressure, nd_status status) {
+/// which goes further up when nothing is left below. *ret_found_nothing: the last collection did
+/// not, and *ret_before is what was around when it began.
+static nd_status relieve(nd_pressure *pressure, nd_status status, bool *ret_found_nothing,
+                         surroundings *ret_before) {
     const nd_thread *thread = nd__thread();
+    *ret_found_nothing = false;
     for (uint32_t left = pressure->manager->depth + 2; left > 0 && nd__pressure_includes(status);
          left--) {
         uint64_t before = thread->collected_bytes;
-        bool freed = nd__policy_relieve(pressure->manager);
+        *ret_before = look_around(pressure);
+        *ret_found_nothing = !nd__policy_relieve(pressure->manager);
         nd__pressure_brought(pressure, ND_MEMORY_STAGE_COLLECT, thread->collected_bytes - before);
-        if (!freed)
-            break;
+        // Others may have freed what this thread found no more.
         status = nd__pressure_look(pressure, ND_MEMORY_STAGE_COLLECT);
+        if (*ret_found_nothing)
+            break;
     }
     return status;
 }
 
-/// Beside other threads' collections that is done once more behind each that ends: what was garbage
-/// may have been in their hands.
+/// Beside other threads that is done again: what was garbage may have been in the hands of a
+/// collection of theirs, and what was freed they may have filled with garbage before this thread
+/// got it. So as long as one of their collections ends, or what is charged changes, for a while.
 static nd_status collect(nd_pressure *pressure, nd_status status) {
+    enum { NAP_NS = 50000, LONGEST_NAP_NS = 6400000, WITHOUT_NAP = 4 };
     if (!collector_is_on(pressure->manager))
         return status;
     nd__pressure_reach(pressure, ND_MEMORY_STAGE_COLLECT);
-    status = relieve(pressure, status);
     const uint64_t until = nd__clock_now_ns() + ND__DEAD_PATIENCE_NS;
-    while (nd__pressure_includes(status) && nd__running_await_end(until)) {
-        status = nd__pressure_look(pressure, ND_MEMORY_STAGE_COLLECT);
-        if (nd__pressure_includes(status))
-            status = relieve(pressure, status);
+    uint64_t nap = NAP_NS;
+    for (int turn = 0;; turn++) {
+        bool found_nothing;
+        surroundings before;
+        status = relieve(pressure, status, &found_nothing, &before);
+        if (!nd__pressure_includes(status) || nd__clock_now_ns() >= until)
+            return status;
+        if (nd__running_await_end(until)) {
+            status = nd__pressure_look(pressure, ND_MEMORY_STAGE_COLLECT);
+            if (!nd__pressure_includes(status))
+                return status;
+        } else if (found_nothing) {
+            const surroundings now = look_around(pressure);
+            if (now.charged == before.charged && now.ended == before.ended)
+                return status;
+        }
+        if (turn >= WITHOUT_NAP) {
+            nd__pause_nap(nap);
+            nap = nap < LONGEST_NAP_NS ? 2 * nap : nap;
+        }
     }
-    return status;
 }
 
 static nd_status wait_for_device(nd_pressure *pressure, nd_status status) {

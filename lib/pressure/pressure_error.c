@@ -209,8 +209,14 @@ static void describe_tries(const nd_pressure *pressure, text *to) {
     for (int stage = 0; stage < ND_MEMORY_STAGE_COUNT; stage++)
         if (pressure->tried[stage].reached)
             describe_stage(pressure, (nd_memory_stage)stage, to);
-    if (pressure->tried[ND_MEMORY_STAGE_COLLECT].reached)
+    if (pressure->tried[ND_MEMORY_STAGE_COLLECT].reached) {
+        // It ran above, and perhaps not where the garbage is.
+        const nd_gc_mode mode = nd__policy_mode(pressure->manager);
+        if (mode != ND_GC_ON)
+            append(to, "but the collector %s for manager \"%s\"",
+                   mode == ND_GC_WARN ? "only warns" : "is off", pressure->manager->name);
         return;
+    }
     const char *why = why_not_collected(pressure);
     if (to->used)
         append(to, "but %s", why);

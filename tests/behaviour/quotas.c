@@ -147,6 +147,18 @@ static void test_B17_error_says_why_nothing_was_collected(void **state) {
         if (!strstr(nd_error_get_message(), cases[i].says))
             fail_msg("\"%s\" is not in: %s", cases[i].says, nd_error_get_message());
     }
+    // It is on above.
+    nd_manager *below = nd_manager_new(m, "below");
+    for (int warns = 0; warns < 2; warns++) {
+        assert_ok(nd_manager_set_gc_mode(below, warns ? ND_GC_WARN : ND_GC_OFF));
+        nd_error_clear();
+        assert_null(bytes_in(below, 1001));
+        assert_true(strstr(nd_error_get_message(),
+                           warns ? "but the collector only warns for manager \"below\""
+                                 : "but the collector is off for manager \"below\"") != NULL);
+    }
+    nd_error_clear();
+    close_and_release(below);
     close_and_release(m);
 }
 
@@ -429,6 +441,108 @@ static void test_B17_neighbour_that_fits_is_never_refused(void **state) {
     close_and_release(r.manager);
 }
 
+static void *make_garbage(void *data) {
+    race *r = data;
+    for (int i = 0; i < r->rounds; i++) {
+        nd_with_manager(r->manager) {
+            nd_resource *held = bytes_in(r->manager, r->bytes);
+            atomic_fetch_add(&r->wrong_rounds, held == NULL);
+            nd_list *ring = nd_list_new();
+            nd_list_append(ring, ring);
+            nd_list_append(ring, held);
+            nd_release(held);
+            nd_release(ring);
+        }
+    }
+    return NULL;
+}
+
+/// A thread holds nothing when it asks, and all that it has let go of is garbage, which others
+/// collect, and fill again, at any moment.
+static void test_B17_request_that_fits_is_not_refused_for_garbage_of_others(void **state) {
+    (void)state;
+    enum { THREADS = 3 };
+    nd_gc_set_mode(ND_GC_ON);
+    for (uint64_t room = THREADS; room <= 10 * THREADS; room *= 10) {
+        race r = {.manager = bounded_manager(NULL, "m", room * 1000),
+                  .bytes = 1000,
+                  .rounds = 30000 / ND_TEST_SCALE};
+        pthread_t threads[THREADS];
+        for (int i = 0; i < THREADS; i++)
+            pthread_create(&threads[i], NULL, make_garbage, &r);
+        for (int i = 0; i < THREADS; i++)
+            pthread_join(threads[i], NULL);
+        assert_int_equal(atomic_load(&r.wrong_rounds), 0);
+        nd_manager_stats stats = ND_MANAGER_STATS_INIT;
+        assert_ok(nd_manager_get_stats(r.manager, &stats));
+        assert_true(stats.peak_bytes[ND_CPU] <= room * 1000);
+        close_and_release(r.manager);
+    }
+    nd_gc_set_mode(ND_GC_OFF);
+}
+
+static void *ask_until_told(void *data) {
+    race *r = data;
+    while (!atomic_load(&r->stop))
+        make_garbage(r);
+    return NULL;
+}
+
+/// And one that does not fit waits for no more than a second or so.
+static void test_B17_request_that_does_not_fit_is_refused_beside_garbage_of_others(void **state) {
+    (void)state;
+    nd_gc_set_mode(ND_GC_ON);
+    race r = {.manager = bounded_manager(NULL, "m", 10000), .bytes = 1000, .rounds = 10};
+    nd_resource *held = bytes_in(r.manager, 4000);
+    pthread_t thread;
+    pthread_create(&thread, NULL, ask_until_told, &r);
+    assert_null(bytes_in(r.manager, 7000));
+    assert_int_equal(nd_error_get_status(), ND_ERROR_QUOTA);
+    nd_error_clear();
+    atomic_store(&r.stop, true);
+    pthread_join(thread, NULL);
+    assert_int_equal(atomic_load(&r.wrong_rounds), 0);
+    nd_release(held);
+    close_and_release(r.manager);
+    nd_gc_set_mode(ND_GC_OFF);
+}
+
+static void *churn_small(void *data) {
+    race *r = data;
+    nd_resource *held[8] = {NULL};
+    for (uint32_t i = 0, random = 1; !atomic_load(&r->stop); i++) {
+        random = random * 1664525u + 1013904223u;
+        nd_release(held[i % 8]);
+        held[i % 8] = bytes_in(r->manager, 1 + (random >> 20));
+    }
+    for (int i = 0; i < 8; i++)
+        nd_release(held[i]);
+    return NULL;
+}
+
+/// Sums over parts that other threads move bytes between.
+static void test_B17_statistics_never_pass_a_quota_that_holds(void **state) {
+    (void)state;
+    enum { THREADS = 4, QUOTA = 50000 };
+    race r = {.manager = bounded_manager(NULL, "m", QUOTA)};
+    pthread_t threads[THREADS];
+    for (int i = 0; i < THREADS; i++)
+        pthread_create(&threads[i], NULL, churn_small, &r);
+    uint64_t beyond = 0, below = 0;
+    for (int i = 0; i < 200000 / ND_TEST_SCALE; i++) {
+        nd_manager_stats stats = stats_of(r.manager);
+        beyond += stats.subtree_bytes[ND_CPU] > QUOTA || stats.peak_bytes[ND_CPU] > QUOTA;
+        below += stats.peak_bytes[ND_CPU] < stats.subtree_bytes[ND_CPU];
+    }
+    atomic_store(&r.stop, true);
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    assert_int_equal(beyond, 0);
+    assert_int_equal(below, 0);
+    nd_error_clear();
+    close_and_release(r.manager);
+}
+
 enum { WORKERS = 24, ROUNDS = 2000 / ND_TEST_SCALE, BLOCK = 2 << 20 };
 
 typedef struct worker {
@@ -498,6 +612,9 @@ int main(void) {
         ND_TEST(test_B17_sums_of_bytes_do_not_wrap),
         ND_TEST(test_B17_two_threads_race_for_the_last_bytes_and_one_wins),
         ND_TEST(test_B17_neighbour_that_fits_is_never_refused),
+        ND_TEST(test_B17_request_that_fits_is_not_refused_for_garbage_of_others),
+        ND_TEST(test_B17_request_that_does_not_fit_is_refused_beside_garbage_of_others),
+        ND_TEST(test_B17_statistics_never_pass_a_quota_that_holds),
         ND_TEST(test_B21_24_threads_of_2_mb_blocks_under_a_quota),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
