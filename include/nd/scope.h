@@ -29,8 +29,12 @@ ND_API nd_scope *nd_scope_begin(void);
 /// open end first.
 ///
 /// @param scope the scope, which is gone afterwards; NULL is fine
-/// @return ND_OK, or the error; then nothing happened
-/// @errors ND_ERROR_STATE (it belongs to another thread, or to none)
+/// What dies there may run code that ends the scope as well. The one that is being emptied cannot
+/// be ended once more.
+///
+/// @return ND_OK, or the error; then nothing happened, but where what died in a scope inside it has
+/// left it
+/// @errors ND_ERROR_STATE (it belongs to another thread, or to none; it is being ended)
 /// @threads the one it belongs to
 ND_API nd_status nd_scope_end(nd_scope *scope);
 

@@ -13,10 +13,18 @@ enum { INLINE_ITEMS = 24 };
 struct nd_scope {
     nd_scope *outer;
     nd_thread *owner; ///< NULL while no thread is in it
+    bool ending;      ///< what it holds is being released; it is in no stack any more
     nd_object **items;
     size_t size, capacity;
     nd_object *inline_items[INLINE_ITEMS];
 };
+
+/// A call that ends a scope and all within it. What dies of that may run code that ends the scope,
+/// too, or leaves it.
+typedef struct nd_scope_ending {
+    const nd_scope *scope; ///< NULL: it has ended
+    struct nd_scope_ending *outer;
+} nd_scope_ending;
 
 nd_scope *nd_scope_begin(void) {
     nd_scope *scope = nd__seam_alloc(sizeof *scope);
@@ -27,6 +35,7 @@ nd_scope *nd_scope_begin(void) {
     nd_thread *thread = nd__thread();
     scope->outer = thread->scope;
     scope->owner = thread;
+    scope->ending = false;
     scope->items = scope->inline_items;
     scope->size = 0;
     scope->capacity = INLINE_ITEMS;
@@ -38,8 +47,12 @@ static void end_innermost(nd_thread *thread) {
     nd_scope *scope = thread->scope;
     // What dies here may run user code that opens scopes of its own; it must find this one gone.
     thread->scope = scope->outer;
+    scope->ending = true;
     while (scope->size)
         nd_object_release(scope->items[--scope->size]);
+    for (nd_scope_ending *call = thread->scopes_ending; call; call = call->outer)
+        if (call->scope == scope)
+            call->scope = NULL;
     if (scope->items != scope->inline_items)
         nd__alloc_free(scope->items);
     nd__alloc_free(scope);
@@ -54,11 +67,15 @@ nd_status nd_scope_end(nd_scope *scope) {
                          "scope_end: the scope is detached; enter it on a thread first");
     if (scope->owner != thread)
         return nd__error(ND_ERROR_STATE, "scope_end: the scope belongs to another thread");
-    bool last;
-    do {
-        last = thread->scope == scope;
+    if (scope->ending)
+        return nd__error(ND_ERROR_STATE, "scope_end: the scope is being ended");
+    nd_scope_ending call = {scope, thread->scopes_ending};
+    thread->scopes_ending = &call;
+    while (call.scope && scope->owner == thread && !scope->ending)
         end_innermost(thread);
-    } while (!last);
+    thread->scopes_ending = call.outer;
+    if (call.scope)
+        return nd__error(ND_ERROR_STATE, "scope_end: what died there has left the scope");
     return ND_OK;
 }
 

@@ -328,6 +328,82 @@ static void test_B06_destructor_may_use_scopes(void **state) {
     assert_null(nd_scope_get_current());
 }
 
+// What dies in a scope may end those that are being ended, or leave them.
+static nd_scope *ended_outer, *ended_inner;
+static nd_status status_inside;
+static bool told_inside;
+
+static void end_all(nd_object *self) {
+    if (cell_of(self)->number == 1)
+        for (nd_scope *scope; (scope = nd_scope_get_current());)
+            assert_ok(nd_scope_end(scope));
+}
+static void end_outer(nd_object *self) {
+    if (cell_of(self)->number == 1)
+        status_inside = nd_scope_end(ended_outer);
+}
+static void end_inner(nd_object *self) {
+    if (cell_of(self)->number == 1)
+        status_inside = nd_scope_end(ended_inner);
+    told_inside = strstr(nd_error_get_message(), "is being ended") != NULL || told_inside;
+}
+static void leave_outer(nd_object *self) {
+    if (cell_of(self)->number == 1)
+        status_inside = nd_scope_leave(ended_outer);
+}
+
+/// Two scopes with three cells each, the second of which does that. Returns what ending says.
+static nd_status end_beside(void (*on_destroy)(nd_object *), bool whole) {
+    cell_begin(6);
+    cell_on_destroy = on_destroy;
+    ended_outer = nd_scope_begin();
+    for (uint32_t i = 3; i < 6; i++)
+        assert_handle(nd_tmp(cell_new(i, 0)));
+    ended_inner = nd_scope_begin();
+    for (uint32_t i = 0; i < 3; i++)
+        assert_handle(nd_tmp(cell_new(i, 0)));
+    return nd_scope_end(whole ? ended_outer : ended_inner);
+}
+
+static void test_B06_destructor_may_end_scopes_that_are_being_ended(void **state) {
+    (void)state;
+    assert_ok(end_beside(end_all, true));
+    assert_int_equal(cell_total_deaths(), 6);
+    assert_null(nd_scope_get_current());
+
+    assert_ok(end_beside(end_outer, true));
+    assert_int_equal(status_inside, ND_OK);
+    assert_int_equal(cell_total_deaths(), 6);
+    assert_null(nd_scope_get_current());
+
+    assert_ok(end_beside(end_outer, false));
+    assert_int_equal(status_inside, ND_OK);
+    assert_int_equal(cell_total_deaths(), 6);
+    assert_null(nd_scope_get_current());
+
+    for (int whole = 0; whole < 2; whole++) { // the one that is being emptied
+        assert_ok(end_beside(end_inner, whole));
+        assert_int_equal(status_inside, ND_ERROR_STATE);
+        assert_true(told_inside);
+        assert_int_equal(cell_total_deaths(), whole ? 6 : 3);
+        if (!whole)
+            assert_ok(nd_scope_end(ended_outer));
+        assert_null(nd_scope_get_current());
+    }
+}
+
+static void test_B06_destructor_may_leave_a_scope_that_is_about_to_end(void **state) {
+    (void)state;
+    assert_int_equal(end_beside(leave_outer, true), ND_ERROR_STATE);
+    nd_error_clear();
+    assert_int_equal(status_inside, ND_OK);
+    assert_int_equal(cell_total_deaths(), 3);
+    assert_null(nd_scope_get_current());
+    assert_ok(nd_scope_enter(ended_outer));
+    assert_ok(nd_scope_end(ended_outer));
+    assert_int_equal(cell_total_deaths(), 6);
+}
+
 // --------------------------------------------------------------------------------- B7 and B24
 
 static nd_status foreign_status;
@@ -483,6 +559,8 @@ int main(void) {
         ND_TEST(test_B06_last_in_first_out),
         ND_TEST(test_B06_ending_an_outer_scope_ends_those_inside_first),
         ND_TEST(test_B06_destructor_may_use_scopes),
+        ND_TEST(test_B06_destructor_may_end_scopes_that_are_being_ended),
+        ND_TEST(test_B06_destructor_may_leave_a_scope_that_is_about_to_end),
         ND_TEST(test_B07_ending_a_scope_on_a_foreign_thread_is_an_error),
         ND_TEST(test_B07_handed_over_scope_ends_on_its_new_thread),
         ND_TEST(test_B07_only_the_innermost_scope_can_be_detached),
