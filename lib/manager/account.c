@@ -17,9 +17,21 @@ uint64_t nd__account_bytes(const nd_manager *handle, nd_device_kind kind) {
     return sum >= UINT64_C(3) << 62 ? 0 : sum;
 }
 
+uint64_t nd__account_settled(const nd_manager *manager, nd_device_kind kind) {
+    enum { LOOKS = 64 };
+    const uint64_t quota =
+        nd__atomic_load_relaxed(&((nd_manager *)(uintptr_t)manager)->quota[kind]);
+    uint64_t bytes = nd__account_bytes(manager, kind);
+    for (int i = 0; quota && bytes > quota && i < LOOKS; i++) {
+        const uint64_t again = nd__account_bytes(manager, kind);
+        bytes = again < bytes ? again : bytes;
+    }
+    return bytes;
+}
+
 uint64_t nd__account_held(const nd_manager *handle, nd_device_kind kind) {
     nd_manager *manager = (nd_manager *)(uintptr_t)handle;
-    uint64_t bytes = nd__account_bytes(manager, kind), past = 0;
+    uint64_t bytes = nd__account_settled(manager, kind), past = 0;
     if (nd__atomic_load(&manager->closer, relaxed) == &nd__thread_record)
         for (; manager && manager->below_top; manager = manager->deeper)
             past += nd__atomic_load(&manager->carried[kind], relaxed);
@@ -27,7 +39,7 @@ uint64_t nd__account_held(const nd_manager *handle, nd_device_kind kind) {
 }
 
 uint64_t nd__account_peak(nd_manager *manager, nd_device_kind kind) {
-    nd__atomic_raise(&manager->peak_bytes[kind], nd__account_bytes(manager, kind));
+    nd__atomic_raise(&manager->peak_bytes[kind], nd__account_settled(manager, kind));
     return nd__atomic_load_relaxed(&manager->peak_bytes[kind]);
 }
 

@@ -8,6 +8,9 @@
 /// Bytes charged to the manager and below it: exact, but for what others charge and discharge
 /// meanwhile.
 uint64_t nd__account_bytes(const nd_manager *manager, nd_device_kind kind);
+/// The same for a program to read. What others move from one part to another meanwhile may be met
+/// in both; where there is a quota, that tells: beyond it is only what was lent, or there before.
+uint64_t nd__account_settled(const nd_manager *manager, nd_device_kind kind);
 /// What of them is there: without what went past managers that this thread closes with one above
 /// them, which stays charged to each until that is finished.
 uint64_t nd__account_held(const nd_manager *manager, nd_device_kind kind);
@@ -48,8 +51,13 @@ static inline void nd__account_add(nd_manager *manager, nd_device_kind kind, uin
             nd__atomic_fetch_add(account, bytes, relaxed) + bytes + nd__atomic_load_relaxed(owned);
     }
     // Of two moments when others charge as well, so it may be below zero.
-    if ((int64_t)now > (int64_t)nd__atomic_load_relaxed(peak))
-        nd__atomic_raise(peak, now);
+    if ((int64_t)now > (int64_t)nd__atomic_load_relaxed(peak)) {
+        const uint64_t quota = nd__atomic_load_relaxed(&manager->quota[kind]);
+        if (__builtin_expect(quota && now > quota, 0))
+            nd__account_peak(manager, kind);
+        else
+            nd__atomic_raise(peak, now);
+    }
     if (nd__atomic_load(&manager->charger, relaxed) != thread->number)
         nd__account_turn(manager, thread);
 }

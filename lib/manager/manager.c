@@ -368,7 +368,10 @@ nd_status nd_manager_get_stats(const nd_manager *handle, nd_manager_stats *ret_s
     for (int kind = 0; kind < ND__KIND_PLACES; kind++) {
         stats.live_bytes[kind] = count.own_bytes[kind];
         stats.subtree_bytes[kind] = nd__account_held(manager, (nd_device_kind)kind);
+        // Of a moment later, when it may be less again than the sum above.
         stats.peak_bytes[kind] = nd__account_peak(manager, (nd_device_kind)kind);
+        if (stats.peak_bytes[kind] < stats.subtree_bytes[kind])
+            stats.peak_bytes[kind] = stats.subtree_bytes[kind];
         stats.quota_bytes[kind] = nd__atomic_load_relaxed(&manager->quota[kind]);
     }
     nd__biased_lock_acquire(&manager->first.lock);
@@ -382,7 +385,7 @@ uint64_t nd_manager_get_total_bytes(const nd_manager *handle) {
     nd_manager *manager = writable(handle);
     uint64_t total = 0;
     for (int kind = 0; kind < ND__KIND_PLACES; kind++)
-        total += nd__account_bytes(manager, (nd_device_kind)kind);
+        total += nd__account_settled(manager, (nd_device_kind)kind);
     return total;
 }
 
