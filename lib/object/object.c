@@ -95,6 +95,8 @@ bool nd__object_try_retain(nd_object *object) {
     do {
         if (nd__watch_count(word) == 0)
             return false;
+        if (__builtin_expect((uint32_t)word == ND__COUNT_LIMIT - 1, 0))
+            nd__object_retained_beyond(object, (uint32_t)word);
     } while (!nd__atomic_cas(&object->word, &word, word + RETAIN_STEP, acquire, relaxed));
     if (__builtin_expect(nd__watch_includes(word), 0))
         nd__watch_tell(object, ND__WATCH_UPGRADE, nd__watch_count(word) + 1);

@@ -2,10 +2,14 @@
 #ifndef ND_TRACK_SITES
 #define ND_TRACK_SITES
 #endif
+#include "lib/object/object.h"
 #include "tests/behaviour/cell.h"
 #include "tests/testing.h"
 #include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 static void test_object_retain_and_release_count(void **state) {
     (void)state;
@@ -263,6 +267,50 @@ static void test_object_without_creation_site(void **state) {
     assert_string_equal(nd_debug_get_site(NULL, site, sizeof site), "");
 }
 
+static nd_object *crowded;
+static nd_weak *crowded_weak;
+static void retain_crowded(void) {
+    (void)!nd_retain(crowded);
+}
+static void upgrade_crowded(void) {
+    (void)!nd_weak_get(crowded_weak);
+}
+static void link_crowded(void) {
+    nd_object *edge = NULL;
+    nd_edge_set(&edge, crowded);
+}
+
+/// Every way to one more count than there may be.
+static void test_object_count_beyond_its_limit_stops_the_program(void **state) {
+    (void)state;
+    void (*const ways[])(void) = {retain_crowded, upgrade_crowded, link_crowded};
+    cell_begin(1);
+    crowded = cell_new(0, 0);
+    crowded_weak = nd_weak_new(crowded);
+    const uint64_t before = nd__atomic_load_relaxed(&crowded->word);
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        nd__atomic_store(&crowded->word, before + ND__COUNT_LIMIT - 2, relaxed);
+        fflush(NULL);
+        pid_t child = fork();
+        if (child == 0) {
+            signal(SIGABRT, SIG_DFL);
+            fclose(stderr);
+            ways[i]();
+            _exit(0);
+        }
+        int status;
+        assert_int_equal(waitpid(child, &status, 0), child);
+        if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGABRT)
+            fail_msg("way %zu goes on", i);
+        nd__atomic_store(&crowded->word, before + ND__COUNT_LIMIT - 3, relaxed);
+        ways[i](); // to the limit itself
+        assert_int_equal(nd_get_count(crowded), ND__COUNT_LIMIT - 1);
+    }
+    nd__atomic_store(&crowded->word, before, relaxed);
+    nd_release(crowded_weak);
+    nd_release(crowded);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_object_retain_and_release_count),
@@ -275,6 +323,7 @@ int main(void) {
         ND_TEST(test_object_name_dies_with_the_object),
         ND_TEST(test_object_creation_sites),
         ND_TEST(test_object_without_creation_site),
+        ND_TEST(test_object_count_beyond_its_limit_stops_the_program),
         ND_TEST(test_object_of_a_green_type_lets_go_of_what_it_holds), // last: a second thread
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
