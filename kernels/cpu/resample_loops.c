@@ -20,25 +20,51 @@
         to[i * (step)] += share[i];
 
 // The sum of a long window of neighbours, n at least LONG_SUMS: that many sums side by side, which are
-// added as a tree, in the same order for every instruction set.
+// added as a tree, in the same order for every instruction set. What is longer than PART is made in
+// parts, so that no sum gets large beside what is added to it.
 #define LONG_SUMS 32
-#define LONG_SUM(T)                                         \
-    static T long_sum_##T(const T *x, int64_t n) {          \
-        T sums[LONG_SUMS];                                  \
-        memcpy(sums, x, sizeof sums);                       \
-        int64_t i = LONG_SUMS;                              \
-        for (; i + LONG_SUMS <= n; i += LONG_SUMS)          \
-            for (int lane = 0; lane < LONG_SUMS; lane++)    \
-                sums[lane] += x[i + lane];                  \
-        for (int lane = 0; i + lane < n; lane++)            \
-            sums[lane] += x[i + lane];                      \
-        for (int half = LONG_SUMS / 2; half > 0; half /= 2) \
-            for (int lane = 0; lane < half; lane++)         \
-                sums[lane] += sums[lane + half];            \
-        return sums[0];                                     \
+#define PART 4096
+#define LONG_SUM(T)                                           \
+    static T part_sum_##T(const T *x, int64_t n) {            \
+        T sums[LONG_SUMS];                                    \
+        memcpy(sums, x, sizeof sums);                         \
+        int64_t i = LONG_SUMS;                                \
+        for (; i + LONG_SUMS <= n; i += LONG_SUMS)            \
+            for (int lane = 0; lane < LONG_SUMS; lane++)      \
+                sums[lane] += x[i + lane];                    \
+        for (int lane = 0; i + lane < n; lane++)              \
+            sums[lane] += x[i + lane];                        \
+        for (int half = LONG_SUMS / 2; half > 0; half /= 2)   \
+            for (int lane = 0; lane < half; lane++)           \
+                sums[lane] += sums[lane + half];              \
+        return sums[0];                                       \
+    }                                                         \
+    static T long_sum_##T(const T *x, int64_t n) {            \
+        if (n < 2 * PART)                                     \
+            return part_sum_##T(x, n);                        \
+        double totals[LONG_SUMS] = {0};                       \
+        for (; n >= PART; x += PART, n -= PART) {             \
+            T sums[LONG_SUMS];                                \
+            memcpy(sums, x, sizeof sums);                     \
+            for (int i = LONG_SUMS; i < PART; i += LONG_SUMS) \
+                for (int lane = 0; lane < LONG_SUMS; lane++)  \
+                    sums[lane] += x[i + lane];                \
+            for (int lane = 0; lane < LONG_SUMS; lane++)      \
+                totals[lane] += (double)sums[lane];           \
+        }                                                     \
+        for (int64_t i = 0; i < n; i++)                       \
+            totals[i % LONG_SUMS] += (double)x[i];            \
+        for (int half = LONG_SUMS / 2; half > 0; half /= 2)   \
+            for (int lane = 0; lane < half; lane++)           \
+                totals[lane] += totals[lane + half];          \
+        return (T)totals[0];                                  \
     }
 LONG_SUM(float)
 LONG_SUM(double)
+
+/// Elements of a row whose long sums are made together, in f64.
+#define COLUMNS 64
+#define LONG_COLUMN 128
 
 // Rows of `inner` elements: results are rows of out. A mean is a sum first, so that that of equal
 // numbers is that number.
@@ -61,6 +87,18 @@ LONG_SUM(double)
         for (int64_t i = 0; i < n && divisor != (T)1; i++)                                          \
             out[i] /= divisor;                                                                      \
     }                                                                                               \
+    static void sum_long_row_##T(const nd__resample_taps *taps, int64_t inner,                      \
+                                 const T *restrict x, T *restrict out) {                            \
+        for (int64_t begin = 0; begin < inner; begin += COLUMNS) {                                  \
+            const int64_t n = inner - begin < COLUMNS ? inner - begin : COLUMNS;                    \
+            double sums[COLUMNS] = {0};                                                             \
+            for (int64_t j = 0; j < taps->count; j++)                                               \
+                for (int64_t i = 0; i < n; i++)                                                     \
+                    sums[i] += (double)x[j * inner + begin + i];                                    \
+            for (int64_t i = 0; i < n; i++)                                                         \
+                out[begin + i] = (T)(sums[i] / taps->weight[0]);                                    \
+        }                                                                                           \
+    }                                                                                               \
     static void sum_row_##T(const nd__resample_rows *r, int64_t row) {                              \
         const nd__resample_axis *axis = r->axis;                                                    \
         const nd__resample_taps *taps = &r->taps[row % axis->out];                                  \
@@ -68,6 +106,10 @@ LONG_SUM(double)
         const T *restrict x =                                                                       \
             (const T *)r->x + (row / axis->out * axis->in + taps->first) * inner;                   \
         T *restrict out = (T *)r->out + row * inner;                                                \
+        if (taps->even && taps->count >= LONG_COLUMN) {                                             \
+            sum_long_row_##T(taps, inner, x, out);                                                  \
+            return;                                                                                 \
+        }                                                                                           \
         for (int64_t j = 0; j < taps->count; j++, x += inner) {                                     \
             T weight = taps->even ? (T)1 : (T)taps->weight[j];                                      \
             for (int64_t i = 0; i < inner; i++)                                                     \

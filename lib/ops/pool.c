@@ -378,7 +378,7 @@ static nd_tensor *adaptive_avg(const char *name, const nd_tensor *x, int axes,
         return NULL;
     for (int axis = 0; axis < ND_WINDOW_AXES; axis++)
         maps[axis] = (nd__resample_axis){.mode = ND__RESAMPLE_ADAPTIVE, .out = counts[axis]};
-    if (x->ndim > 3 && counts[0] * counts[1] * counts[2] == 1)
+    if (counts[0] * counts[1] * counts[2] == 1)
         return whole_average(name, x);
     return average(name, x, maps, 0);
 }

@@ -306,6 +306,38 @@ static void test_drawn_lines(void **state) {
                 check_drawn(rows, length, out);
 }
 
+/// Means of very many elements lose no digits, by whatever way: not of equal ones, whose running sum
+/// does soon.
+static void test_means_of_very_many(void **state) {
+    (void)state;
+    const double number = (double)0.1f;
+    for (int64_t side = 40; side <= 2000; side *= 7) {
+        nd_auto nd_tensor *x = nd_full(ND_SHAPE(1, 2, side, side), 0.1f, ND_F32);
+        nd_auto nd_tensor *line = nd_reshape(x, ND_SHAPE(1, 2, side * side));
+        nd_avg_pool2d_options square = ND_AVG_POOL2D_OPTIONS_INIT;
+        square.kernel[0] = square.kernel[1] = side;
+        nd_avg_pool1d_options along = ND_AVG_POOL1D_OPTIONS_INIT;
+        along.kernel = side * side;
+        nd_tensor *means[] = {nd_global_avg_pool(x),           nd_adaptive_avg_pool2d(x, 1, 1),
+                              nd_adaptive_avg_pool2d(x, 2, 3), nd_adaptive_avg_pool1d(line, 1),
+                              nd_adaptive_avg_pool1d(line, 3), nd_avg_pool2d(x, &square),
+                              nd_avg_pool1d(line, &along)};
+        for (size_t i = 0; i < sizeof means / sizeof *means; i++) {
+            assert_handle(means[i]);
+            for (int64_t k = 0; k < nd_get_numel(means[i]); k++)
+                assert_close("mean", at_flat(means[i], k), number, 0, 2e-6);
+            nd_release(means[i]);
+        }
+    }
+    // The gradient of a channel's mean is the same share of each element.
+    nd_auto nd_tensor *x = nd_full(ND_SHAPE(2, 3, 64, 32), 0.5, ND_F32);
+    assert_ok(nd_set_requires_grad(x, true));
+    nd_auto nd_tensor *mean = nd_global_avg_pool(x), *sum = nd_sum(mean, 0, NULL, false);
+    assert_ok(nd_backward(sum, NULL));
+    for (int64_t i = 0; i < nd_get_numel(x); i++)
+        assert_close("share", at_flat(nd_get_grad(x), i), 1.0 / 2048, 0, 1e-6);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_pooling_of_lines),
@@ -315,6 +347,7 @@ int main(void) {
         ND_TEST(test_long_windows_keep_what_is_no_number),
         ND_TEST(test_means_of_whole_images),
         ND_TEST(test_drawn_lines),
+        ND_TEST(test_means_of_very_many),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
