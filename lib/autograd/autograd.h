@@ -47,6 +47,10 @@ nd_tensor *nd__rules_wide_half(const nd_tensor *x);
 /// 0-d tensor of that dtype and device, placed where a result of `like` belongs. Owned.
 nd_tensor *nd__rules_constant(const nd_tensor *like, nd_dtype dtype, double value);
 
+/// A number to compare x with, in what x is computed in, which is f32 for halves. Owned; NULL for
+/// NULL.
+nd_tensor *nd__rules_limit(const nd_tensor *x, double value);
+
 /// x where `mask` (bool, broadcasts to x) holds, else exactly 0, also where x is not finite. Owned.
 nd_tensor *nd__rules_zero_unless(const nd_tensor *mask, const nd_tensor *x);
 

@@ -73,6 +73,10 @@ nd_tensor *nd__rules_constant(const nd_tensor *like, nd_dtype dtype, double valu
     return nd_steal(&constant);
 }
 
+nd_tensor *nd__rules_limit(const nd_tensor *x, double value) {
+    return x ? nd__rules_constant(x, nd__dtype_is_half(x->dtype) ? ND_F32 : x->dtype, value) : NULL;
+}
+
 nd_tensor *nd__rules_zero_unless(const nd_tensor *mask, const nd_tensor *x) {
     if (!mask || !x)
         return NULL;

@@ -88,8 +88,8 @@ static nd_tensor *between(const nd_tensor *x, double low, double high) {
         return NULL;
     nd_tensor *mask = NULL;
     nd_no_grad {
-        nd_auto nd_tensor *bottom = nd__rules_constant(x, x->dtype, low);
-        nd_auto nd_tensor *top = nd__rules_constant(x, x->dtype, high);
+        nd_auto nd_tensor *bottom = nd__rules_limit(x, low);
+        nd_auto nd_tensor *top = nd__rules_limit(x, high);
         nd_auto nd_tensor *above = nd_greater(x, bottom);
         nd_auto nd_tensor *below = nd_less(x, top);
         mask = nd_logical_and(above, below);

@@ -160,8 +160,8 @@ nd_status nd__rule_clip(const nd_rule_call *call) {
     nd_auto nd_tensor *x = nd__record_saved(call->node, 0);
     nd_auto nd_tensor *inside = NULL;
     nd_no_grad {
-        nd_auto nd_tensor *floor = x ? nd__rules_constant(x, x->dtype, low) : NULL;
-        nd_auto nd_tensor *ceiling = x ? nd__rules_constant(x, x->dtype, high) : NULL;
+        nd_auto nd_tensor *floor = nd__rules_limit(x, low);
+        nd_auto nd_tensor *ceiling = nd__rules_limit(x, high);
         nd_auto nd_tensor *above = low > -INFINITY ? nd_greater(x, floor) : nd_less(x, ceiling);
         nd_auto nd_tensor *below = high < INFINITY ? nd_less(x, ceiling) : nd_retain(above);
         inside = nd_logical_and(above, below);

@@ -118,11 +118,33 @@ static void test_atan2_of_zeros(void **state) {
     }
 }
 
+/// A limit is no half itself: what rounds to it lies inside.
+static void test_limits_between_two_halves(void **state) {
+    (void)state;
+    for (int bf16 = 0; bf16 < 2; bf16++)
+        for (int tanh = 0; tanh < 2; tanh++)
+            for (int recorded = 0; recorded < 2; recorded++) {
+                // Next to 0.9 on both sides, and as far beyond -0.9.
+                const double inside = bf16 ? 0.8984375 : 0.89990234375;
+                const double outside = bf16 ? 0.90234375 : 0.900390625;
+                const double at[] = {inside, outside, -inside, -outside};
+                nd_auto nd_tensor *wide = make_leaf(4, at);
+                nd_auto nd_tensor *x = nd_cast(wide, bf16 ? ND_BF16 : ND_F16);
+                nd_auto nd_tensor *y = tanh ? nd_hardtanh(x, -0.9, 0.9) : nd_clip(x, -0.9, 0.9);
+                nd_auto nd_tensor *loss = total(y);
+                nd_backward_options options = ND_BACKWARD_OPTIONS_INIT;
+                options.create_graph = recorded;
+                assert_ok(nd_backward(loss, &options));
+                check(tanh ? "hardtanh" : "clip", wide, (const double[]){1, 0, 1, 0});
+                assert_ok(nd_zero_grad(wide));
+            }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_one_operand),    ND_TEST(test_two_operands),
         ND_TEST(test_powers_of_zero), ND_TEST(test_gradients_that_are_zero),
-        ND_TEST(test_atan2_of_zeros),
+        ND_TEST(test_atan2_of_zeros), ND_TEST(test_limits_between_two_halves),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
