@@ -127,7 +127,7 @@ ND_API nd_tensor *nd_scalar(nd_number value, nd_dtype dtype) ND_OWNED;
 ND_API nd_tensor *nd_arange(nd_number start, nd_number stop, nd_number step,
                             nd_dtype dtype) ND_OWNED;
 /// `count` values from start to stop, both included, computed in f64, finite however far they are
-/// apart: [count].
+/// apart; of integer dtypes rounded down: [count].
 ND_API nd_tensor *nd_linspace(double start, double stop, int64_t count, nd_dtype dtype) ND_OWNED;
 /// Identity matrix: [n, n].
 ND_API nd_tensor *nd_eye(int64_t n, nd_dtype dtype) ND_OWNED;

@@ -229,8 +229,10 @@ nd_tensor *nd__create_counted(const char *operation, nd_device device, int64_t c
 nd_tensor *nd_linspace(double start, double stop, int64_t count, nd_dtype dtype) {
     if (!countable("linspace", dtype))
         return NULL;
-    if (!isfinite(start) || !isfinite(stop) || !nd__number_held_cut(dtype, ND_NUMBER(start)) ||
-        !nd__number_held_cut(dtype, ND_NUMBER(stop))) {
+    const bool whole = !nd__dtype_is_float(dtype); // rounded down, as NumPy does
+    const double first = whole ? floor(start) : start, last = whole ? floor(stop) : stop;
+    if (!isfinite(start) || !isfinite(stop) || !nd__number_held_cut(dtype, ND_NUMBER(first)) ||
+        !nd__number_held_cut(dtype, ND_NUMBER(last))) {
         nd__error(ND_ERROR_INVALID_ARGUMENT, "linspace: from %g to %g leaves the range of %s",
                   start, stop, nd_dtype_get_name(dtype));
         return NULL;
@@ -252,6 +254,8 @@ nd_tensor *nd_linspace(double start, double stop, int64_t count, nd_dtype dtype)
         value[i] = i == 0 ? start : value[i] / scale;
     if (count > 1)
         value[count - 1] = stop;
+    for (int64_t i = 0; i < count && whole; i++)
+        value[i] = floor(value[i]);
     nd_tensor *result = nd__create("linspace", 1, &count, dtype);
     if (result && nd__copy_into("linspace", result, values) != ND_OK) {
         nd_object_release(result);

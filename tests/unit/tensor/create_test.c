@@ -39,6 +39,13 @@ static void create_everything(nd_device device) {
     x = nd_linspace(7, 9, 1, ND_F64);
     assert_values(x, 7);
     nd_release(x);
+    x = nd_linspace(-5, 5, 4, ND_I32); // rounded down, as NumPy's
+    const int32_t whole[] = {-5, -2, 1, 5};
+    int32_t found[4];
+    assert_ok(nd_copy_to_host(x, found, sizeof found));
+    assert_memory_equal(found, whole, sizeof whole);
+    nd_release(x);
+    assert_refused(nd_linspace(-128.5, 5, 4, ND_I8), ND_ERROR_INVALID_ARGUMENT);
     x = nd_linspace(-0x1.8p1023, 0x1.8p1023, 5, ND_F64); // no f64 holds the difference
     assert_values(x, -0x1.8p1023, -0x1.8p1022, 0, 0x1.8p1022, 0x1.8p1023);
     nd_release(x);
