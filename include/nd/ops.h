@@ -94,7 +94,7 @@ ND_API nd_tensor *nd_where(const nd_tensor *condition, const nd_tensor *a,
                            const nd_tensor *b) ND_OWNED;
 
 // With a number of C instead of the second operand. dtype is x's (integer x with a fraction, an
-// infinity or NaN: f32), and the number is rounded to it once (<nd/number.h>). Error: x is of integers, and its dtype cannot hold
+// infinity or NaN: f32), and the number is rounded to it once, for f16 and bf16 to f32, in which they are computed (<nd/number.h>). Error: x is of integers, and its dtype cannot hold
 // the number. Integers wrap.
 /// x + value.
 ND_API nd_tensor *nd_add_scalar(const nd_tensor *x, nd_number value) ND_OWNED;
@@ -186,7 +186,7 @@ ND_API nd_tensor *nd_softsign(const nd_tensor *x) ND_OWNED;
 ND_API nd_tensor *nd_relu6(const nd_tensor *x) ND_OWNED;
 /// (x + 3)/6 limited to [0, 1]. The gradient at -3 and 3 is 0.
 ND_API nd_tensor *nd_hardsigmoid(const nd_tensor *x) ND_OWNED;
-/// x hardsigmoid(x) (Howard et al. 2019). The gradient at -3 is 0 and at 3 is 1.
+/// x hardsigmoid(x) (Howard et al. 2019). The gradient at -3 is 0 and at 3 is 1, and of NaN.
 ND_API nd_tensor *nd_hardswish(const nd_tensor *x) ND_OWNED;
 /// x limited to [low, high], of floats. The gradient at the limits is 0, and of NaN (where PyTorch
 /// has 1).

@@ -1,6 +1,6 @@
 /// @file
 /// The same operations with their result in a tensor that the caller owns: nd_NAME_out() writes to
-/// `out` what nd_NAME() returns, bit for bit, and makes no result. For loops that should not
+/// `out` what nd_NAME() returns, bit for bit (of a NaN, that it is one), and makes no result. For loops that should not
 /// allocate: a buffer of a decoder, the rows of a cache, windows of one large tensor.
 ///
 /// `out` has exactly the shape, dtype and device of the result; it is not broadcast, and nothing is
