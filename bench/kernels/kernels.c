@@ -80,6 +80,11 @@ int main(int argc, char **argv) {
                 }
             }
     }
+    if (all.count == 0) {
+        fprintf(stderr, "kernels: no call of what is asked for has '%s' in its name\n",
+                wanted.only);
+        return 2;
+    }
     bench_table printed = {
         .bench = "kernels",
         .metrics = all.metrics,
