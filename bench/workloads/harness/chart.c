@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { CHART_WIDTH = 1140, CHART_HEIGHT = 300 };
+enum { CHART_WIDTH = 1200, CHART_HEIGHT = 300 };
 
 /// What a panel shows, in the order of its columns behind that of the steps.
 enum { OBJECTS, BYTES, TIME, PANELS };
@@ -69,7 +69,8 @@ static bool draw(const contest *contest, const char *program, const char *target
     for (size_t i = 0; i < contest->side_count; i++)
         write_data(gnuplot.stream, &contest->sides[i], i, &scales);
     fprintf(gnuplot.stream,
-            "set multiplot layout 1,%d margins screen 0.07,0.98,0.17,0.84 spacing screen 0.085\n",
+            "set tics font ',10'\n"
+            "set multiplot layout 1,%d margins screen 0.075,0.985,0.17,0.84 spacing screen 0.085\n",
             PANELS);
     for (int panel = 0; panel < PANELS; panel++)
         write_panel(gnuplot.stream, contest, panel, &scales);
