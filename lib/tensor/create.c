@@ -229,7 +229,8 @@ nd_tensor *nd__create_counted(const char *operation, nd_device device, int64_t c
 nd_tensor *nd_linspace(double start, double stop, int64_t count, nd_dtype dtype) {
     if (!countable("linspace", dtype))
         return NULL;
-    const bool whole = !nd__dtype_is_float(dtype); // rounded down, as NumPy does
+    // Rounded down, as NumPy does. (No dtype at all is refused below.)
+    const bool whole = (unsigned)dtype < ND_DTYPE_COUNT && nd__dtype_is_integer(dtype);
     const double first = whole ? floor(start) : start, last = whole ? floor(stop) : stop;
     if (!isfinite(start) || !isfinite(stop) || !nd__number_held_cut(dtype, ND_NUMBER(first)) ||
         !nd__number_held_cut(dtype, ND_NUMBER(last))) {
