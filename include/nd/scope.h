@@ -26,12 +26,10 @@ extern "C" {
 ND_API nd_scope *nd_scope_begin(void);
 
 /// Ends a scope: releases what it owns, last in first out. Scopes opened inside it that are still
-/// open end first.
+/// open end first. What dies there may run code that ends the scope as well; the one that is being
+/// emptied cannot be ended once more.
 ///
 /// @param scope the scope, which is gone afterwards; NULL is fine
-/// What dies there may run code that ends the scope as well. The one that is being emptied cannot
-/// be ended once more.
-///
 /// @return ND_OK, or the error; then nothing happened, but where what died in a scope inside it has
 /// left it
 /// @errors ND_ERROR_STATE (it belongs to another thread, or to none; it is being ended)

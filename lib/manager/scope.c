@@ -22,7 +22,8 @@ struct nd_scope {
 /// A call that ends a scope and all within it. What dies of that may run code that ends the scope,
 /// too, or leaves it.
 typedef struct nd_scope_ending {
-    const nd_scope *scope; ///< NULL: it has ended
+    const nd_scope *scope; ///< NULL: it has ended, or was left, and may be another thread's by now
+    bool left;
     struct nd_scope_ending *outer;
 } nd_scope_ending;
 
@@ -43,6 +44,15 @@ nd_scope *nd_scope_begin(void) {
     return scope;
 }
 
+/// That a scope has ended, or was left.
+static void tell_endings(nd_thread *thread, const nd_scope *scope, bool left) {
+    for (nd_scope_ending *call = thread->scopes_ending; call; call = call->outer)
+        if (call->scope == scope) {
+            call->scope = NULL;
+            call->left = left;
+        }
+}
+
 static void end_innermost(nd_thread *thread) {
     nd_scope *scope = thread->scope;
     // What dies here may run user code that opens scopes of its own; it must find this one gone.
@@ -50,9 +60,7 @@ static void end_innermost(nd_thread *thread) {
     scope->ending = true;
     while (scope->size)
         nd_object_release(scope->items[--scope->size]);
-    for (nd_scope_ending *call = thread->scopes_ending; call; call = call->outer)
-        if (call->scope == scope)
-            call->scope = NULL;
+    tell_endings(thread, scope, false);
     if (scope->items != scope->inline_items)
         nd__alloc_free(scope->items);
     nd__alloc_free(scope);
@@ -69,12 +77,12 @@ nd_status nd_scope_end(nd_scope *scope) {
         return nd__error(ND_ERROR_STATE, "scope_end: the scope belongs to another thread");
     if (scope->ending)
         return nd__error(ND_ERROR_STATE, "scope_end: the scope is being ended");
-    nd_scope_ending call = {scope, thread->scopes_ending};
+    nd_scope_ending call = {scope, false, thread->scopes_ending};
     thread->scopes_ending = &call;
-    while (call.scope && scope->owner == thread && !scope->ending)
+    while (call.scope)
         end_innermost(thread);
     thread->scopes_ending = call.outer;
-    if (call.scope)
+    if (call.left)
         return nd__error(ND_ERROR_STATE, "scope_end: what died there has left the scope");
     return ND_OK;
 }
@@ -171,6 +179,7 @@ nd_status nd_scope_leave(nd_scope *scope) {
     if (thread->scope != scope)
         return nd__error(ND_ERROR_STATE,
                          "scope_leave: the scope is not the innermost one of this thread");
+    tell_endings(thread, scope, true);
     thread->scope = scope->outer;
     scope->outer = NULL;
     scope->owner = NULL;

@@ -352,6 +352,20 @@ static void leave_outer(nd_object *self) {
         status_inside = nd_scope_leave(ended_outer);
 }
 
+static void *enter_and_end(void *scope) {
+    assert_ok(nd_scope_enter(scope));
+    assert_ok(nd_scope_end(scope));
+    return NULL;
+}
+static void hand_outer_over(nd_object *self) {
+    if (cell_of(self)->number != 1)
+        return;
+    pthread_t thread;
+    status_inside = nd_scope_leave(ended_outer);
+    assert_int_equal(pthread_create(&thread, NULL, enter_and_end, ended_outer), 0);
+    pthread_join(thread, NULL);
+}
+
 /// Two scopes with three cells each, the second of which does that. Returns what ending says.
 static nd_status end_beside(void (*on_destroy)(nd_object *), bool whole) {
     cell_begin(6);
@@ -402,6 +416,13 @@ static void test_B06_destructor_may_leave_a_scope_that_is_about_to_end(void **st
     assert_ok(nd_scope_enter(ended_outer));
     assert_ok(nd_scope_end(ended_outer));
     assert_int_equal(cell_total_deaths(), 6);
+
+    // And another thread may have entered and ended it by then.
+    assert_int_equal(end_beside(hand_outer_over, true), ND_ERROR_STATE);
+    nd_error_clear();
+    assert_int_equal(status_inside, ND_OK);
+    assert_int_equal(cell_total_deaths(), 6);
+    assert_null(nd_scope_get_current());
 }
 
 // --------------------------------------------------------------------------------- B7 and B24
