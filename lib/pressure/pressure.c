@@ -211,8 +211,10 @@ static nd_status collect(nd_pressure *pressure, nd_status status) {
     for (int turn = 0;; turn++) {
         bool found_nothing;
         surroundings before;
+        const uint64_t began = nd__clock_now_ns();
         status = relieve(pressure, status, &found_nothing, &before);
-        if (!nd__pressure_includes(status) || nd__clock_now_ns() >= until)
+        const uint64_t took = nd__clock_now_ns() - began;
+        if (!nd__pressure_includes(status) || began + took >= until)
             return status;
         if (nd__running_await_end(until)) {
             status = nd__pressure_look(pressure, ND_MEMORY_STAGE_COLLECT);
@@ -223,8 +225,9 @@ static nd_status collect(nd_pressure *pressure, nd_status status) {
             if (now.charged == before.charged && now.ended == before.ended)
                 return status;
         }
+        // Collecting closes the gate to others: for less than half of the time.
         if (turn >= WITHOUT_NAP) {
-            nd__pause_nap(nap);
+            nd__pause_nap(nap > took ? nap : took);
             nap = nap < LONGEST_NAP_NS ? 2 * nap : nap;
         }
     }
