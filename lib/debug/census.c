@@ -128,8 +128,7 @@ static void copy_object(copy_visitor *self, nd_object *object, uint32_t manager)
     };
     entry->dying = entry->count == 0;
     self->from = (uint32_t)place;
-    if (object->type->traverse && !entry->closed)
-        object->type->traverse(object, &self->visitor);
+    nd__object_traverse(object, &self->visitor);
     entry->edges_out = (uint32_t)(result->edge_count - first_edge);
 }
 

@@ -156,8 +156,7 @@ static inline bool nd__collection_has(const nd_collection *collection, const nd_
 }
 
 static inline void nd__collection_traverse(const nd_object *object, nd_visitor *visitor) {
-    if (object->type->traverse && !nd__object_is_closed(object))
-        object->type->traverse(object, visitor);
+    nd__object_traverse(object, visitor);
 }
 
 static inline uint64_t nd__collection_word(const nd_collection *collection, size_t index) {

@@ -13,12 +13,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/// Garbage may be of a type without edges, or closed.
-static void traverse(nd_object *object, nd_visitor *visitor) {
-    if (object->type->traverse && !nd__object_is_closed(object))
-        object->type->traverse(object, visitor);
-}
-
 // ------------------------------------------------------------------------------------------ groups
 
 typedef struct group_visitor {
@@ -47,7 +41,7 @@ static void join_groups(nd_collection *collection, size_t index) {
     nd_object *object = collection->objects[index];
     group_visitor visitor = {
         .visitor = {visit_group}, .collection = collection, .index = (uint32_t)index};
-    traverse(object, &visitor.visitor);
+    nd__object_traverse(object, &visitor.visitor);
 }
 
 size_t nd__cycles_count(const nd_collection *collection) {
@@ -109,7 +103,7 @@ static size_t find_cycle(nd_collection *collection, nd_object *start, step *walk
         step *at = &walk[length - 1];
         edge_visitor visitor = {
             .visitor = {visit_edge}, .collection = collection, .wanted = at->edge++};
-        traverse(at->object, &visitor.visitor);
+        nd__object_traverse(at->object, &visitor.visitor);
         *budget -= visitor.seen < *budget ? visitor.seen + 1 : *budget;
         if (!visitor.target) {
             collection->live[at->object->gc_index] = 1;
@@ -223,7 +217,7 @@ void nd__cycles_explain(nd_collection *collection, nd_gc_cycle_callback callback
         for (uint32_t i = (uint32_t)first; i != LAST_OF_GROUP; i = collection->stack[i]) {
             nd_object *object = collection->objects[i];
             members++;
-            traverse(object, &sum.visitor);
+            nd__object_traverse(object, &sum.visitor);
             if (object->type->flags & ND__TYPE_ACCOUNTED)
                 sum.bytes += (double)((const nd_accounted *)object)->bytes;
             if (length == 0 && collection->live[i] == 0 && budget > 0)

@@ -10,7 +10,7 @@
 #include "lib/base/error.h"
 #include "lib/base/thread.h"
 #include "lib/manager/adopt.h"
-#include "lib/manager/loan.h"
+#include "lib/manager/borrow.h"
 #include "lib/manager/member.h"
 #include "lib/manager/shard.h"
 #include "lib/object/block.h"
@@ -166,11 +166,11 @@ destroy_with_storage(nd_object *object, nd_shard *shard, nd_thread *thread, bool
     if (shard)
         nd__member_die(shard, object, ND__TYPE_TENSOR | ND__TYPE_ACCOUNTED, thread);
     nd__stored *borrower =
-        tracked && nd__loan_is_borrower((nd__stored *)object) ? (nd__stored *)object : NULL;
+        tracked && nd__borrow_is_borrower((nd__stored *)object) ? (nd__stored *)object : NULL;
     if (borrower) {
-        nd__stored *base = nd__loan_base(borrower);
+        nd__stored *base = nd__borrow_base(borrower);
         if (__builtin_expect(shard && nd__object_shard(&base->accounted.header) == shard, 1)) {
-            left = nd__loan_return(base, storage);
+            left = nd__borrow_end_locked(base, storage);
             borrower = NULL;
         }
         storage = NULL; // which is the base's
@@ -196,7 +196,7 @@ destroy_with_storage(nd_object *object, nd_shard *shard, nd_thread *thread, bool
     else if (count <= 1 || count > ND__COUNT_LIMIT)
         release_last(storage, count);
     if (__builtin_expect(borrower != NULL, 0))
-        left = nd__loan_end(borrower);
+        left = nd__borrow_end(borrower);
     if (__builtin_expect(left != NULL, 0))
         nd_object_release(left);
     // As a rule one is there, and no loop: counting takes longer than looking at them.

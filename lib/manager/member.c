@@ -7,8 +7,8 @@
 #include "lib/base/atomics.h"
 #include "lib/base/error.h"
 #include "lib/base/thread.h"
+#include "lib/manager/borrow.h"
 #include "lib/manager/charge.h"
-#include "lib/manager/loan.h"
 #include "lib/manager/manager.h"
 #include "lib/manager/origin.h"
 #include "lib/manager/shard.h"
@@ -76,7 +76,7 @@ publish(nd_object *object, nd_object *storage, nd__stored *view, nd_manager *man
     if (storage)
         nd__member_enter(shard, storage, nd__object_flags(storage));
     if (view)
-        nd__loan_begin(shard, view);
+        nd__borrow_begin(shard, view);
     nd__member_enter(shard, object, flags);
     shard->count.created += storage ? 2 : 1;
     // Under the lock: as soon as it is given up, somebody may close the object, and the storage

@@ -104,7 +104,7 @@ nd__member_die(nd_shard *shard, nd_object *object, uint32_t type_flags, nd_threa
 /// `manager` before (nd__charge).
 nd_status nd__member_publish(nd_object *object, nd_manager *manager);
 /// The same for a view, whose edge to its storage, which cannot end meanwhile, is not counted yet:
-/// it borrows that, or gets a count of it (loan.h). On failure it has none.
+/// it borrows that, or gets a count of it (borrow.h). On failure it has none.
 nd_status nd__member_publish_view(nd__stored *view, nd_manager *manager);
 /// The same for an object and its private storage, under one lock: both are published or none.
 nd_status nd__member_publish_both(nd_object *object, nd_object *storage, nd_manager *manager);

@@ -84,7 +84,7 @@ typedef struct nd_accounted {
 } nd_accounted;
 
 /// Edges that an object of ND__TYPE_TENSOR may have beside its storage; the last of them leads to
-/// the object of that kind whose storage it may borrow (lib/manager/loan.h).
+/// the object of that kind whose storage it may borrow (lib/manager/borrow.h).
 enum { ND__STORED_EDGES = 4, ND__STORED_BASE = ND__STORED_EDGES - 1 };
 
 /// What a type of ND__TYPE_TENSOR begins with. Its bytes are those of data that lie in its own
@@ -94,11 +94,12 @@ enum { ND__STORED_EDGES = 4, ND__STORED_BASE = ND__STORED_EDGES - 1 };
 typedef struct nd__stored {
     nd_accounted accounted;
     /// Edge to a green nd_accounted without edges (the storage): made with it, or later
-    /// (nd__adopt_storage); dies with it as a rule. NULL before, and once closed. While the object
-    /// is green this is its only edge.
+    /// (nd__adopt_storage); dies with it as a rule. NULL before, and once closed, unless others
+    /// borrow it, in whom it is not counted (lib/manager/borrow.h). While the object is green this is
+    /// its only edge.
     _Atomic(nd_object *) storage;
-    uint8_t own[18]; ///< the type's
-    uint8_t loans;   ///< lib/manager/loan.h
+    uint8_t own[18];   ///< the type's
+    uint8_t borrowers; ///< lib/manager/borrow.h
     uint8_t own_others[5];
     nd_object *edges[ND__STORED_EDGES];
 } nd__stored;
@@ -114,6 +115,10 @@ static inline bool nd__object_shows_bytes(const nd_object *object) {
 static inline nd_object *nd__object_storage(const nd_object *object) {
     return nd__atomic_load(&((nd__stored *)(uintptr_t)object)->storage, acquire);
 }
+
+/// Tells the visitor of the edges of an object, inside the gate. One that is closed has none but the
+/// storage that it may keep for who has borrowed it (lib/manager/borrow.h).
+static inline void nd__object_traverse(const nd_object *object, nd_visitor *visitor);
 
 /// The shard that an object is in; NULL when it is in none.
 static inline nd_shard *nd__object_shard(const nd_object *object) {
@@ -171,6 +176,15 @@ static inline uint32_t nd__object_flags_to_join(const nd_object *object) {
 }
 static inline bool nd__object_is_closed(const void *object) {
     return (nd__object_flags(object) & ND__CLOSED) != 0;
+}
+static inline void nd__object_traverse(const nd_object *object, nd_visitor *visitor) {
+    const nd_type *type = object->type;
+    if (__builtin_expect(!nd__object_is_closed(object), 1)) {
+        if (type->traverse)
+            type->traverse(object, visitor);
+    } else if (type->flags & ND__TYPE_TENSOR) {
+        nd_visit(visitor, nd__object_storage(object), "storage");
+    }
 }
 /// True from when nd_close has begun: whoever sets an edge now leaves it for ever, as nobody clears
 /// it any more. To be asked after the last call that may run user code, which may close what it

@@ -4,7 +4,7 @@
 // tensors, a user function's context and lib/autograd's hooks.
 #include "lib/tensor/node.h"
 #include "lib/base/error.h"
-#include "lib/manager/loan.h"
+#include "lib/manager/borrow.h"
 #include "lib/tensor/rebase.h"
 
 static void node_traverse(const nd_object *self, nd_visitor *visitor);
@@ -138,7 +138,7 @@ nd_status nd_set_requires_grad(nd_tensor *x, bool requires_grad) {
                          "set_requires_grad: a tensor of %s has no gradient; floats do",
                          nd_dtype_get_name(x->dtype));
     if (requires_grad && x->base) {
-        nd__loan_settle((nd__stored *)x);
+        nd__borrow_settle((nd__stored *)x);
         nd_edge_clear(&x->base); // a leaf has its own history
     }
     nd__tensor_set_own(x, ND__GRAD_REQUIRED, requires_grad);

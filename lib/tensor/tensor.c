@@ -1,13 +1,13 @@
 // Tensor objects: how they are made, what they hold, and the checks every operation begins with.
 //
 // A tensor is filled while private and published last. It is green until it gets an edge other
-// than its storage. Closing it gives up its edges and its data pointer; shape and dtype stay
-// readable, so that an error can name them.
+// than its storage. Closing it gives up its edges, but for a storage that views borrow, and its data
+// pointer; shape and dtype stay readable, so that an error can name them.
 #include "lib/tensor/tensor.h"
 #include "lib/base/atomics.h"
 #include "lib/base/error.h"
+#include "lib/manager/borrow.h"
 #include "lib/manager/charge.h"
-#include "lib/manager/loan.h"
 #include "lib/manager/member.h"
 #include "lib/manager/place.h"
 #include "lib/object/block.h"
@@ -33,7 +33,7 @@ const nd_type nd__tensor_type = {
 
 static void tensor_traverse(const nd_object *self, nd_visitor *visitor) {
     const nd_tensor *x = (const nd_tensor *)self;
-    if (!nd__loan_is_borrower((const nd__stored *)self))
+    if (!nd__borrow_is_borrower((const nd__stored *)self))
         nd_visit(visitor, nd__tensor_storage_now(x), "storage");
     nd_visit(visitor, x->grad, "grad");
     nd_visit(visitor, x->node, "node");
@@ -50,14 +50,14 @@ static void tensor_clear(nd_object *self) {
         nd_edge_clear(&x->node);
     if (x->hooks)
         nd_edge_clear(&x->hooks);
-    nd__loan_clear((nd__stored *)self);
+    nd__borrow_clear((nd__stored *)self);
     if (x->base)
         nd_edge_clear(&x->base);
 }
 
 void nd__tensor_replace_storage(nd_tensor *x, const nd_tensor *of) {
-    nd__loan_settle((nd__stored *)x);
-    nd__loan_replace((nd__stored *)x, &nd__tensor_storage_now(of)->accounted.header);
+    nd__borrow_settle((nd__stored *)x);
+    nd__borrow_replace((nd__stored *)x, &nd__tensor_storage_now(of)->accounted.header);
 }
 
 static bool is_contiguous(int ndim, const int64_t *shape, const int64_t *strides, int64_t numel) {

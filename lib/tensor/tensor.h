@@ -27,14 +27,15 @@ struct nd_tensor {
     nd_object header;
     uint64_t own_bytes; ///< charged for data in this block (as nd_accounted); zero with a storage
     nd_device device;
-    _Atomic(nd_storage *) storage; ///< edge; NULL while there is none, and once closed
-    void *data;                    ///< first element, for the device; NULL once closed
+    _Atomic(nd_storage *)
+        storage; ///< edge; NULL while there is none, and once closed, as a rule (lib/manager/borrow.h)
+    void *data; ///< first element, for the device; NULL once closed
     int64_t numel;
     union {
         struct {
             nd_dtype dtype : 8; ///< so that three dimensions fit 192 bytes
             int8_t ndim;
-            uint8_t loans;             ///< of the storage: lib/manager/loan.h
+            uint8_t borrowers;         ///< of the storage: lib/manager/borrow.h
             _Atomic uint8_t own_flags; ///< ND__GRAD_REQUIRED and others
             uint32_t output_index;     ///< which output of `node` this is
         };
@@ -52,7 +53,7 @@ _Static_assert(offsetof(nd_tensor, own_bytes) == offsetof(nd_accounted, bytes) &
                    offsetof(nd_tensor, device.kind) == offsetof(nd_accounted, kind) &&
                    offsetof(nd_tensor, device.index) == offsetof(nd_accounted, device_index) &&
                    offsetof(nd_tensor, storage) == offsetof(nd__stored, storage) &&
-                   offsetof(nd_tensor, loans) == offsetof(nd__stored, loans) &&
+                   offsetof(nd_tensor, borrowers) == offsetof(nd__stored, borrowers) &&
                    offsetof(nd_tensor, grad) == offsetof(nd__stored, edges) &&
                    offsetof(nd_tensor, base) == offsetof(nd__stored, edges[ND__STORED_BASE]) &&
                    offsetof(nd_tensor, version) ==

@@ -3,8 +3,8 @@
 // lock (lib/manager/destroy.c).
 #include "lib/base/atomics.h"
 #include "lib/manager/account.h"
+#include "lib/manager/borrow.h"
 #include "lib/manager/charge.h"
-#include "lib/manager/loan.h"
 #include "lib/manager/manager.h"
 #include "lib/manager/member.h"
 #include "lib/object/object.h"
@@ -18,7 +18,7 @@ static nd__stored *base, *view;
 static int held_base, held_view; ///< handles that the end releases
 
 static void sheet_traverse(const nd_object *self, nd_visitor *visitor) {
-    if (!nd__loan_is_borrower((const nd__stored *)self))
+    if (!nd__borrow_is_borrower((const nd__stored *)self))
         nd_visit(visitor, nd__object_storage(self), "paint");
     for (int i = 0; i < ND__STORED_EDGES; i++)
         nd_visit(visitor, ((const nd__stored *)self)->edges[i], "edge");
@@ -26,7 +26,7 @@ static void sheet_traverse(const nd_object *self, nd_visitor *visitor) {
 
 static void sheet_clear(nd_object *self) {
     nd__stored *sheet = (nd__stored *)self;
-    nd__loan_clear(sheet);
+    nd__borrow_clear(sheet);
     for (int i = 0; i < ND__STORED_EDGES; i++)
         if (sheet->edges[i])
             nd_edge_clear(&sheet->edges[i]);
@@ -71,7 +71,7 @@ static nd__stored *make_sheet(nd_manager *manager, const char *name) {
 /// Another one of the same storage, tracked from the start, with an edge to where that is from.
 static nd__stored *make_view(nd_manager *manager, nd__stored *of) {
     nd__stored *sheet = begin_sheet("view");
-    nd__stored *from = nd__loan_base(of) ? nd__loan_base(of) : of;
+    nd__stored *from = nd__borrow_base(of) ? nd__borrow_base(of) : of;
     atomic_init(&sheet->storage, nd__object_storage(&of->accounted.header));
     nd__object_keep(from);
     sheet->edges[ND__STORED_BASE] = &from->accounted.header;
@@ -177,7 +177,7 @@ static void follow_and_release(void) {
 
 /// The view becomes a leaf with its own history, and is let go.
 static void part_and_release(void) {
-    nd__loan_settle(view);
+    nd__borrow_settle(view);
     nd_edge_clear(&view->edges[ND__STORED_BASE]);
     nd_release(view);
 }
@@ -229,7 +229,7 @@ static void attach_base(void) {
 /// As a module does that moves to another device.
 static void replace_and_release(void) {
     nd__stored *copy = make_sheet(managers[0], "copy");
-    nd__loan_replace(base, nd__object_storage(&copy->accounted.header));
+    nd__borrow_replace(base, nd__object_storage(&copy->accounted.header));
     nd_release(copy);
     nd_release(base);
 }
@@ -291,25 +291,25 @@ const model_program model_tensors_programs[] = {
          close_and_release, release_view),
     VIEW("view_weak", "a weak reference to a view is made beside the last release",
          setup_view_shared, upgrade_view, release_view),
-    VIEW("view_lent", "a base is closed as its view is released", setup_view_and_base,
+    VIEW("view_borrows", "a base is closed as its view is released", setup_view_and_base,
          look_and_release, close_base),
-    VIEW("view_lent_collected", "a base is closed beside a collection", setup_base, close_base,
+    VIEW("view_borrows_collected", "a base is closed beside a collection", setup_base, close_base,
          collect),
-    VIEW("view_lent_ending", "the view of a closed base is released beside a collection",
+    VIEW("view_borrows_ending", "the view of a closed base is released beside a collection",
          setup_closed_base, look_and_release, collect),
-    VIEW("view_lent_again", "a view is made of a view whose base is closed", setup_view_and_base,
+    VIEW("view_borrows_again", "a view is made of a view whose base is closed", setup_view_and_base,
          view_again_and_release, close_base),
-    VIEW("view_lent_two", "two threads make views of a view and release them", setup_view_shared,
+    VIEW("view_borrows_two", "two threads make views of a view and release them", setup_view_shared,
          view_again_and_release, view_again_and_release),
-    VIEW("view_lent_both", "the same, one of them in another manager", setup_view_shared,
+    VIEW("view_borrows_both", "the same, one of them in another manager", setup_view_shared,
          view_again_and_release, view_elsewhere_and_release),
-    VIEW("view_lent_apart", "a base is closed as its view in another manager is released",
+    VIEW("view_borrows_apart", "a base is closed as its view in another manager is released",
          setup_view_apart, look_and_release, close_base),
-    VIEW("view_lent_away", "a base moves to another manager as its view is released",
+    VIEW("view_borrows_away", "a base moves to another manager as its view is released",
          setup_view_and_base, view_again_and_release, attach_base),
-    VIEW("view_lent_moved", "a view moves to another manager as its base is closed",
+    VIEW("view_borrows_moved", "a view moves to another manager as its base is closed",
          setup_view_and_base, attach_and_release, close_base),
-    VIEW("view_lent_replaced", "a base gets another storage as its view is released",
+    VIEW("view_borrows_replaced", "a base gets another storage as its view is released",
          setup_view_and_base, view_again_and_release, replace_and_release),
     VIEW("view_close", "the last handle of a view is released as its manager closes", setup_view,
          release_view, close_first),

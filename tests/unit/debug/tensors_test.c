@@ -30,6 +30,13 @@ static void test_storage_is_held_by_tensor_and_view(void **state) {
     assert_int_equal(occurrences(written_text(&out), "\"label\": \"storage\""), 2);
     assert_int_equal(occurrences(written_text(&out), "\"label\": \"base\""), 1);
     written_free(&out);
+    assert_ok(nd_close(x)); // keeps it for the view, which shows none
+    out = (written){0};
+    assert_ok(nd_debug_dump_json(m, written_stream(&out), 0));
+    assert_contains(written_text(&out), "\"type\": \"storage\", \"manager\": 0, \"count\": 2, "
+                                        "\"handles\": 0,");
+    assert_int_equal(occurrences(written_text(&out), "\"label\": \"storage\""), 2);
+    written_free(&out);
     nd_release(detached);
     nd_release(view);
     nd_release(x);
