@@ -190,6 +190,8 @@ static nd_status relieve(nd_pressure *pressure, nd_status status, bool *ret_foun
         *ret_before = look_around(pressure);
         *ret_found_nothing = !nd__policy_relieve(pressure->manager);
         nd__pressure_brought(pressure, ND_MEMORY_STAGE_COLLECT, thread->collected_bytes - before);
+        if (*ret_found_nothing && nd__atomic_single_threaded())
+            break;
         // Others may have freed what this thread found no more.
         status = nd__pressure_look(pressure, ND_MEMORY_STAGE_COLLECT);
         if (*ret_found_nothing)
