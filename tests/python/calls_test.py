@@ -87,8 +87,21 @@ class Calls(Case):
         self.assertEqual([row[0].item() for row in x[0]], [0.0, 4.0, 8.0])
         self.assertEqual(x[0, 0, ::-1][0].item(), 3.0)
         self.assertEqual(x[0, 0, 2:0:-1].shape, (2,))
+        for key in (5, (0, 0, 0, 0), (0, 0, Ellipsis, 0, 0), (slice(2), slice(2), Ellipsis, slice(1), 0), True, (Ellipsis, Ellipsis)):
+            with self.assertRaises(IndexError):
+                x[key]
         with self.assertRaises(IndexError):
-            x[5]
+            nd.ones([], "float32")[..., None, 0]
+
+    def test_what_a_function_takes_over_stays_whole(self):
+        x = nd.ones([3], "float32")
+        x.requires_grad = True
+        loss = nd.sum(x * x)
+        nd.backward_release(loss)
+        self.assertEqual(x.grad[2].item(), 2.0)
+        self.assertEqual((loss.item(), nd.get_count(loss)), (3.0, 1))
+        with self.assertRaises(nd.Error):
+            nd.backward_release(nd.ones([3], "float32"))
 
     def test_operators_with_numbers_that_an_integer_is_not(self):
         x = nd.tensor([1, 4]) if np else nd.full([2], 4, "int64")

@@ -134,6 +134,8 @@ class Tensor(Handle):
         """Integers, slices, None and one Ellipsis: a view."""
         keys = key if isinstance(key, tuple) else (key,)
         taken = sum(1 for k in keys if k is not None and k is not Ellipsis)
+        if taken > self.ndim:
+            raise IndexError(f"{taken} indices of a tensor with {self.ndim} axes")
         x, axis, expanded = self, 0, False
         for k in keys:
             if k is Ellipsis:
@@ -149,6 +151,8 @@ class Tensor(Handle):
                 elif step < 0 and stop < 0:
                     stop = -(2**63)  # to the first
                 x, axis = call("nd_slice", x, start, stop, step, axis), axis + 1
+            elif isinstance(k, bool):
+                raise IndexError("a bool is no index; nd_where() and nd_index() take masks")
             else:
                 index = _index(k)
                 if not -x.shape[axis] <= index < x.shape[axis]:

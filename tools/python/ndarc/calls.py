@@ -39,7 +39,12 @@ _ADDRESSES = (ctypes.c_void_p, ctypes._Pointer)
 # Results that are arrays: as long as the call's first count, or as an axis of its first operand.
 _RESULT_ARRAYS = ("ret_grads", "ret_results", "ret_parts", "ret_outputs")
 # Parameters that take over a reference without being an array.
-_CONSUMED = {("nd_object_tmp", "object"), ("nd_scope_adopt", "object"), ("nd_object_release", "object")}
+_CONSUMED = {
+    ("nd_backward_release", "output"),
+    ("nd_object_release", "object"),
+    ("nd_object_tmp", "object"),
+    ("nd_scope_adopt", "object"),
+}
 # Texts that the library keeps by their address, and those that it was given.
 _KEPT_TEXTS = {("nd_balance_begin", "file"), ("nd_resource_new", "type_name")}
 _kept_texts = {}
