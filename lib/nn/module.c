@@ -7,7 +7,9 @@
 #include "lib/base/alloc.h"
 #include "lib/base/cancel.h"
 #include "lib/base/error.h"
+#include "lib/base/utf8.h"
 #include "lib/base/versioned.h"
+#include "lib/io/safetensors_read.h"
 #include "lib/manager/place.h"
 #include "lib/nn/checkpoint.h"
 #include "lib/object/gate.h"
@@ -236,6 +238,15 @@ static nd_status add_member(const char *operation, nd_module *module, const char
     return ND_OK;
 }
 
+nd_status nd__module_check_in_file(const char *operation, const char *name) {
+    const bool is_text = nd__utf8_is_valid(name);
+    if (is_text && strcmp(name, ND__SAFETENSORS_METADATA) != 0)
+        return ND_OK;
+    return nd__error(ND_ERROR_INVALID_ARGUMENT,
+                     "%s: the name '%.80s' cannot stand in a file, as %s", operation, name,
+                     is_text ? "safetensors has a use for it" : "it is no UTF-8");
+}
+
 static nd_status check_name(const char *operation, const nd_module *module, const char *name) {
     if (!name)
         return nd__error_null(operation, "name");
@@ -244,6 +255,8 @@ static nd_status check_name(const char *operation, const nd_module *module, cons
         return nd__error(ND_ERROR_INVALID_ARGUMENT,
                          "%s: the name '%.80s'; a name has 1 to %d bytes and no dot", operation,
                          name, ND__MODULE_NAME_MAX);
+    if (nd__module_check_in_file(operation, name) != ND_OK)
+        return ND_ERROR_INVALID_ARGUMENT;
     if (find(module, name, length))
         return nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: the module has a member '%s' already",
                          operation, name);

@@ -44,6 +44,9 @@ struct nd_module {
 nd_module *nd__module_new(const nd_module_type *type, const void *data, size_t data_size);
 /// Operation "NAME: the module is NULL / was closed"; ND_OK when usable.
 nd_status nd__module_check(const char *operation, const nd_module *module);
+/// Refuses a part of a name that no file takes: it is to be known when the name is given, and not
+/// when a training is over.
+nd_status nd__module_check_in_file(const char *operation, const char *name);
 
 // A walk over all tensors of some kinds of a module and everything below, depth first in order of
 // addition:

@@ -183,11 +183,13 @@ static nd_status add_part(const char *operation, nd_state *state, const char *na
     if (status != ND_OK)
         return status;
     const size_t length = strlen(name);
-    if (length == 0 || length > ND__MODULE_NAME_MAX || strchr(name, '.') ||
-        strcmp(name, ND__SAFETENSORS_METADATA) == 0)
+    if (length == 0 || length > ND__MODULE_NAME_MAX || strchr(name, '.'))
         return nd__error(ND_ERROR_INVALID_ARGUMENT,
                          "%s: the name '%.80s'; a name has 1 to %d bytes and no dot", operation,
                          name, ND__MODULE_NAME_MAX);
+    status = nd__module_check_in_file(operation, name);
+    if (status != ND_OK)
+        return status;
     if (find(state, name))
         return nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: the state has a part '%s' already",
                          operation, name);
