@@ -225,6 +225,17 @@ static bool take_size(nd_npy_text *text, int64_t *ret_size) {
 
 enum { DESCR = 1, FORTRAN = 2, SHAPE = 4 };
 
+/// Bytes of a text in brackets up to the one that closes the first, of 80 at most.
+static int bracketed(const char *text) {
+    int depth = 0, at = 0;
+    do {
+        depth += text[at] == '[' || text[at] == '(';
+        depth -= text[at] == ']' || text[at] == ')';
+        at++;
+    } while (depth > 0 && text[at] && at < 80);
+    return at;
+}
+
 /// {'descr': ..., 'fortran_order': ..., 'shape': ...}, in any order, each once, nothing else.
 static nd_status parse(nd_npy_text *text, nd_npy_header *header) {
     int seen = 0;
@@ -276,9 +287,9 @@ static nd_status parse_value(nd_npy_text *text, int key, nd_npy_header *header) 
     char name[ND__CONTENT_TEXT];
     if (peek(text) == '[' || peek(text) == '(')
         return nd__error(ND_ERROR_UNSUPPORTED,
-                         "%s: %s holds the structured dtype %.80s, which ndarc does not have",
+                         "%s: %s holds the structured dtype %.*s, which ndarc does not have",
                          text->content->file->operation, nd__content_text(text->content, name),
-                         text->text + text->position);
+                         bracketed(text->text + text->position), text->text + text->position);
     return take_string(text, &descr) ? set_dtype(text, descr, header) : format_error(text);
 }
 

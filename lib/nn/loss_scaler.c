@@ -43,6 +43,7 @@ nd_loss_scaler *nd_loss_scaler_new(const nd_loss_scaler_options *options) {
 nd_tensor *nd_loss_scaler_scale(const nd_loss_scaler *scaler, const nd_tensor *loss) {
     if (nd__loss_scaler_check("loss_scaler_scale", scaler) != ND_OK)
         return NULL;
+    ND__ERROR_NAMED("loss_scaler_scale");
     return nd_mul_scalar(loss, scaler->scale);
 }
 

@@ -18,6 +18,13 @@ static nd_op logical_of(nd_op op) {
                                     : ND_OP_logical_xor;
 }
 
+/// A BITS row of two operands of bool, and its name.
+static nd_tensor *bits_of_bools(nd_tensor *out, nd_op op, const nd_tensor *a, const nd_tensor *b) {
+    ND__ERROR_NAMED(nd__node_op_name(op));
+    const nd_tensor *inputs[] = {a, b};
+    return nd__operands_elementwise_to(out, logical_of(op), inputs, 2, ND_BOOL, NULL);
+}
+
 /// dtype COMPARE and LOGICAL results have; ND_DTYPE_COUNT: the operands'.
 static nd_tensor *binary(nd_tensor *out, nd_op op, const nd_tensor *a, const nd_tensor *b,
                          nd_dtype_rule rule, nd_dtype result_dtype) {
@@ -27,7 +34,7 @@ static nd_tensor *binary(nd_tensor *out, nd_op op, const nd_tensor *a, const nd_
         nd__operands_apply_rule(name, rule, a, b, &dtype) != ND_OK)
         return NULL;
     if (rule == ND__BITS && dtype == ND_BOOL)
-        op = logical_of(op);
+        return bits_of_bools(out, op, a, b);
     if (result_dtype == ND_DTYPE_COUNT)
         result_dtype = dtype;
     if (__builtin_expect(a->dtype == dtype && b->dtype == dtype, 1)) {

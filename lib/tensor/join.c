@@ -18,7 +18,7 @@
 #include "lib/tensor/tensor.h"
 #include <nd/out.h>
 
-/// Checks that x can stand beside `first` along `axis`.
+/// Checks that x can stand beside `first` along `axis`; along a new one (-1).
 static nd_status check_part(const char *operation, const nd_tensor *first, const nd_tensor *x,
                             int axis) {
     char ftext[ND__SHAPE_TEXT], xtext[ND__SHAPE_TEXT];
@@ -32,6 +32,10 @@ static nd_status check_part(const char *operation, const nd_tensor *first, const
     bool fits = x->ndim == first->ndim;
     for (int i = 0; fits && i < x->ndim; i++)
         fits = i == axis || x->shape[i] == first->shape[i];
+    if (!fits && axis < 0)
+        return nd__error(ND_ERROR_SHAPE, "%s: shapes %s and %s are not one", operation,
+                         nd__shape_text(ftext, first->ndim, first->shape),
+                         nd__shape_text(xtext, x->ndim, x->shape));
     if (!fits)
         return nd__error(ND_ERROR_SHAPE, "%s: shapes %s and %s do not join along axis %d",
                          operation, nd__shape_text(ftext, first->ndim, first->shape),
