@@ -4,8 +4,9 @@
 ///
 /// What is read is a contiguous CPU tensor of its own, in the current manager. A function that reads
 /// or writes a file may be called on any thread, beside others. Every error of a file names it and
-/// says what is wrong where: ND_ERROR_IO (missing, unreadable, truncated, without the size of what is
-/// in it, as files of /proc), ND_ERROR_FORMAT (content that breaks its format), ND_ERROR_UNSUPPORTED
+/// says what is wrong where: ND_ERROR_IO (missing, unreadable, without the size of what is
+/// in it, as files of /proc), ND_ERROR_FORMAT (content that breaks its format), either of them
+/// (truncated, as what is missing is noticed while it is read or before), ND_ERROR_UNSUPPORTED
 /// (valid, but beyond ndarc). What a write fails at is ND_ERROR_IO, and neither SIGPIPE nor SIGXFSZ.
 #ifndef ND_IO_H
 #define ND_IO_H
@@ -16,7 +17,8 @@ extern "C" {
 
 /// Reads an IDX file, plain or gzipped, to a CPU tensor of its shape (u8, i32, f32, f64; i16
 /// becomes i32, i8 i32), placed in the current manager. Errors: ND_ERROR_IO (missing, unreadable,
-/// truncated), ND_ERROR_FORMAT (content that breaks the format, more bytes than it announces),
+/// truncated), ND_ERROR_FORMAT (content that breaks the format, more bytes than it announces, or far
+/// fewer),
 /// ND_ERROR_UNSUPPORTED (gzipped, and built without zlib).
 ND_API nd_tensor *nd_load_idx(const char *path) ND_OWNED;
 
@@ -123,7 +125,8 @@ ND_API nd_list *nd_load_safetensors_index(const char *path,
 /// nd_save_safetensors.
 ND_API nd_status nd_save_parameters(const nd_module *module, const char *path);
 /// Reads parameters and buffers back. The file must hold exactly the module's names, each with its
-/// tensor's shape and dtype; all of it is checked and read before anything changes.
+/// tensor's shape and dtype; all of it is checked and read before anything changes. Of a tensor that
+/// has several names the last one's numbers stay.
 ND_API nd_status nd_load_parameters(const nd_module *module, const char *path);
 
 /// What a data set is made of: two CPU tensors with the same first size: images [n, ...] and

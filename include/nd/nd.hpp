@@ -9,7 +9,7 @@
 ///     nd::tensor a{nd_ones(ND_SHAPE(2, 3), ND_F32)};
 ///     nd::tensor b{nd_sum(nd::tensor{nd_square(a)}, 0, NULL, false)};
 ///
-/// Every function nd_NAME that makes a tensor is also nd::NAME, which returns an nd::tensor, and
+/// Every function nd_NAME that makes a tensor (but those of <nd/distributed.h>) is also nd::NAME, which returns an nd::tensor, and
 /// + - * / stand for nd::add, sub, mul and div of two tensors, or of a tensor and a number. So this
 /// is the same, without a leak in the middle:
 ///
