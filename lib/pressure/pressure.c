@@ -190,7 +190,8 @@ static nd_status relieve(nd_pressure *pressure, nd_status status, bool *ret_foun
         *ret_before = look_around(pressure);
         *ret_found_nothing = !nd__policy_relieve(pressure->manager);
         nd__pressure_brought(pressure, ND_MEMORY_STAGE_COLLECT, thread->collected_bytes - before);
-        if (*ret_found_nothing && nd__atomic_single_threaded())
+        if (*ret_found_nothing && nd__atomic_single_threaded() &&
+            look_around(pressure).charged == ret_before->charged)
             break;
         // Others may have freed what this thread found no more.
         status = nd__pressure_look(pressure, ND_MEMORY_STAGE_COLLECT);
@@ -227,9 +228,13 @@ static nd_status collect(nd_pressure *pressure, nd_status status) {
             if (now.charged == before.charged && now.ended == before.ended)
                 return status;
         }
-        // Collecting closes the gate to others: for less than half of the time.
+        // Collecting closes the gate to others: for less than half of the time, but at first.
         if (turn >= WITHOUT_NAP) {
-            nd__pause_nap(nap > took ? nap : took);
+            const uint64_t now = nd__clock_now_ns();
+            const uint64_t wanted = nap > took ? nap : took;
+            if (now >= until)
+                return status;
+            nd__pause_nap(wanted < until - now ? wanted : until - now);
             nap = nap < LONGEST_NAP_NS ? 2 * nap : nap;
         }
     }
