@@ -92,13 +92,17 @@ static loan *begin_loan(const char *operation, const nd_tensor *x) {
     nd_storage *storage = nd__tensor_storage(x);
     if (!storage)
         return NULL;
-    nd__object_keep(storage); // first: a callback for memory may close x
+    nd__object_keep(storage); // first: a callback for memory may close x, or move its module
     loan *of = nd__pressure_alloc(sizeof *of + 2 * (size_t)x->ndim * sizeof(int64_t));
-    if (!of || nd__object_is_closing(x)) {
-        if (of)
+    const bool moved = of && nd__tensor_storage_now(x) != storage;
+    if (!of || moved || nd__object_is_closing(x)) {
+        if (!of)
+            nd__error(ND_ERROR_OUT_OF_MEMORY, "%s: no memory for a description of x", operation);
+        else if (nd__object_is_closing(x))
             nd__tensor_refuse_operand(operation, "x", x);
         else
-            nd__error(ND_ERROR_OUT_OF_MEMORY, "%s: no memory for a description of x", operation);
+            nd__error(ND_ERROR_STATE, "%s: a callback for memory moved x to other memory",
+                      operation);
         nd__alloc_free(of);
         nd_object_release(storage);
         return NULL;
