@@ -242,9 +242,8 @@ nd_status nd__module_check_in_file(const char *operation, const char *name) {
     const bool is_text = nd__utf8_is_valid(name);
     if (is_text && strcmp(name, ND__SAFETENSORS_METADATA) != 0)
         return ND_OK;
-    return nd__error(ND_ERROR_INVALID_ARGUMENT,
-                     "%s: the name '%.80s' cannot stand in a file, as %s", operation, name,
-                     is_text ? "safetensors has a use for it" : "it is no UTF-8");
+    return nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: the name '%.80s' is none for a file: %s",
+                     operation, name, is_text ? "it is reserved" : "it is no UTF-8");
 }
 
 static nd_status check_name(const char *operation, const nd_module *module, const char *name) {

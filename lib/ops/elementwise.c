@@ -18,11 +18,12 @@ static nd_op logical_of(nd_op op) {
                                     : ND_OP_logical_xor;
 }
 
-/// A BITS row of two operands of bool, and its name.
-static nd_tensor *bits_of_bools(nd_tensor *out, nd_op op, const nd_tensor *a, const nd_tensor *b) {
+/// A BITS row of one or two operands of bool (b may be NULL): a logical one under its name.
+static nd_tensor *bits_of_bools(nd_tensor *out, nd_op op, nd_op logical, const nd_tensor *a,
+                                const nd_tensor *b) {
     ND__ERROR_NAMED(nd__node_op_name(op));
     const nd_tensor *inputs[] = {a, b};
-    return nd__operands_elementwise_to(out, logical_of(op), inputs, 2, ND_BOOL, NULL);
+    return nd__operands_elementwise_to(out, logical, inputs, b ? 2 : 1, ND_BOOL, NULL);
 }
 
 /// dtype COMPARE and LOGICAL results have; ND_DTYPE_COUNT: the operands'.
@@ -34,7 +35,7 @@ static nd_tensor *binary(nd_tensor *out, nd_op op, const nd_tensor *a, const nd_
         nd__operands_apply_rule(name, rule, a, b, &dtype) != ND_OK)
         return NULL;
     if (rule == ND__BITS && dtype == ND_BOOL)
-        return bits_of_bools(out, op, a, b);
+        return bits_of_bools(out, op, logical_of(op), a, b);
     if (result_dtype == ND_DTYPE_COUNT)
         result_dtype = dtype;
     if (__builtin_expect(a->dtype == dtype && b->dtype == dtype, 1)) {
@@ -81,7 +82,7 @@ static nd_tensor *unary(nd_tensor *out, nd_op op, const nd_tensor *x, nd_dtype_r
         nd__operands_apply_rule(name, rule, x, NULL, &dtype) != ND_OK)
         return NULL;
     if (rule == ND__BITS && dtype == ND_BOOL)
-        op = ND_OP_logical_not;
+        return bits_of_bools(out, op, ND_OP_logical_not, x, NULL);
     if (result_dtype == ND_DTYPE_COUNT)
         return unary_as(out, op, x, dtype, NULL);
     nd_auto nd_tensor *cast = nd__operands_as_dtype(x, dtype);
