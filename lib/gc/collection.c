@@ -279,6 +279,7 @@ static inline void read_still(nd_collection *collection, size_t index, nd__marke
     uint32_t flags = nd__object_flags(object);
     collection->internal[index] -= (uint32_t)nd__atomic_load(&object->word, relaxed);
     mark(object, flags, marked);
+    // Of what is closed others are shown a storage (nd__object_traverse), which is no candidate.
     if (object->type->traverse && !(flags & ND__CLOSED))
         object->type->traverse(object, visitor);
 }

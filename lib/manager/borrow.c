@@ -28,14 +28,15 @@ static bool is_lending(const nd__stored *base) {
     return (base->borrowers & ND__BORROWERS_COUNT) && !(base->borrowers & ND__BORROWERS_REPLACED);
 }
 
-/// The same for what is no borrower. Returns what is to be released.
-static nd_object *clear_own(nd__stored *object, nd_object *storage) {
+/// The same for what is no borrower. Returns what is to be released. The storage is looked at under
+/// the lock: the last borrower of one that was cleared before may be ending just now.
+static nd_object *clear_own(nd__stored *object) {
     nd_shard *shard = nd__shard_lock_of(&object->accounted.header);
     nd_object *left = NULL;
     if (is_lending(object)) {
         object->borrowers |= ND__BORROWERS_ENDING;
     } else {
-        left = storage;
+        left = nd__object_storage(&object->accounted.header);
         set_storage(object, NULL);
     }
     unlock(shard);
@@ -43,16 +44,14 @@ static nd_object *clear_own(nd__stored *object, nd_object *storage) {
 }
 
 void nd__borrow_clear(nd__stored *object) {
-    nd_object *storage = nd__object_storage(&object->accounted.header), *left;
-    if (!storage)
-        return;
+    nd_object *left;
     nd__gate_enter_to_clear();
     if (nd__borrow_is_borrower(object)) {
         left = nd__borrow_end(object);
         object->borrowers = 0;
         set_storage(object, NULL);
     } else {
-        left = clear_own(object, storage);
+        left = clear_own(object);
     }
     nd__gate_leave();
     nd_object_release(left);

@@ -6,7 +6,7 @@
 // death of the view take anyway; a count of its own would be two locked instructions.
 //
 // Invariants. `borrowers` of a base, and the base's edge to its storage while there are any, change
-// under the lock of the shard that the base is in by then. Until the last borrower is gone, the
+// under the lock of the shard that the base is in by then, the edge inside the gate. Until the last borrower is gone, the
 // count of what they borrow is there: in the base's edge, closed or not (ENDING: it was cleared, and
 // that is why it is still there); or nowhere, as the base has got another storage since (REPLACED).
 // A borrower's edge to the storage is counted nowhere, and no visitor is shown it; its edge to the
@@ -49,7 +49,8 @@ static inline void nd__borrow_begin(const nd_shard *shard, nd__stored *view) {
     nd__object_keep(storage);
 }
 
-/// A borrower of that storage is through with it. Under the lock of the base's shard. Returns the
+/// A borrower of that storage is through with it. Inside the gate, since a closed base shows its
+/// storage, and under the lock of the base's shard. Returns the
 /// storage if its count is the caller's to release now, else NULL.
 static inline nd_object *nd__borrow_end_locked(nd__stored *base, nd_object *storage) {
     const uint8_t left = --base->borrowers;
@@ -61,7 +62,7 @@ static inline nd_object *nd__borrow_end_locked(nd__stored *base, nd_object *stor
     return storage;
 }
 
-/// The same for who has no lock.
+/// The same for who has no lock, inside the gate too.
 nd_object *nd__borrow_end(nd__stored *view);
 
 /// `clear` of an object that is no private one ends its edge to the storage, if it has one, and what

@@ -189,14 +189,15 @@ destroy_with_storage(nd_object *object, nd_shard *shard, nd_thread *thread, bool
         nd__member_die(shard, storage, storage->type->flags, thread);
     if (shard)
         nd__shard_unlock(shard);
+    // Inside the gate: a base that is closed shows its storage to a collection.
+    if (__builtin_expect(borrower != NULL, 0))
+        left = nd__borrow_end(borrower);
     if (tracked)
         nd__gate_leave_as(thread);
     if (both)
         destroy_object(storage);
     else if (count <= 1 || count > ND__COUNT_LIMIT)
         release_last(storage, count);
-    if (__builtin_expect(borrower != NULL, 0))
-        left = nd__borrow_end(borrower);
     if (__builtin_expect(left != NULL, 0))
         nd_object_release(left);
     // As a rule one is there, and no loop: counting takes longer than looking at them.

@@ -133,6 +133,14 @@ static void setup_closed_base(void) {
     model_assert(nd_close(base) == ND_OK && nd__object_storage(&base->accounted.header));
 }
 
+/// The collector may see the base, which is closed, and the view has moved elsewhere.
+static void setup_closed_base_apart(void) {
+    setup_view_apart();
+    nd__member_track(&base->accounted.header);
+    model_assert(nd_close(base) == ND_OK && nd__object_storage(&base->accounted.header));
+    held_base = 1;
+}
+
 /// The view lives in another manager than base and storage.
 static void setup_view_elsewhere(void) {
     make_managers(2);
@@ -297,6 +305,9 @@ const model_program model_tensors_programs[] = {
          collect),
     VIEW("view_borrows_ending", "the view of a closed base is released beside a collection",
          setup_closed_base, look_and_release, collect),
+    VIEW("view_borrows_seen",
+         "a collection looks at a closed base whose view is released elsewhere",
+         setup_closed_base_apart, look_and_release, collect_all),
     VIEW("view_borrows_again", "a view is made of a view whose base is closed", setup_view_and_base,
          view_again_and_release, close_base),
     VIEW("view_borrows_two", "two threads make views of a view and release them", setup_view_shared,
