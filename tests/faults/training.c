@@ -188,7 +188,8 @@ static int64_t fail_everywhere(nd_device device, bool adam, bool with_gradients,
     return failures;
 }
 
-// Where the collector looks at every point, most of what fails succeeds on the second try.
+// Where the collector looks at every point, most of what fails succeeds on the second try; beside a
+// device's thread, which may have made room meanwhile, all of it does (what goes on failing is F03's).
 #if ND_COLLECT_EVERYWHERE
 enum { ALWAYS = 1 };
 #else
@@ -197,7 +198,9 @@ enum { ALWAYS = 0 };
 
 static void check_device(nd_device device) {
     for (int adam = 0; adam < 2; adam++) {
-        const int64_t many = (ALWAYS ? 10 : 20) / EVERY, few = (ALWAYS ? 0 : 4) / EVERY;
+        const bool retried = ALWAYS && device.kind == (nd_device_kind)LATE;
+        const int64_t many = retried ? -1 : (ALWAYS ? 10 : 20) / EVERY,
+                      few = (ALWAYS ? 0 : 4) / EVERY;
         assert_true(fail_everywhere(device, adam, false, differentiate) > many);
         assert_true(fail_everywhere(device, adam, true, differentiate) > many);
         assert_true(fail_everywhere(device, adam, true, only_optimize) >= few);
