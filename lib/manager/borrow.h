@@ -6,11 +6,11 @@
 // death of the view take anyway; a count of its own would be two locked instructions.
 //
 // Invariants. `borrowers` of a base, and the base's edge to its storage while there are any, change
-// under the lock of the shard that the base is in by then, the edge inside the gate. Until the last borrower is gone, the
-// count of what they borrow is there: in the base's edge, closed or not (ENDING: it was cleared, and
-// that is why it is still there); or nowhere, as the base has got another storage since (REPLACED).
-// A borrower's edge to the storage is counted nowhere, and no visitor is shown it; its edge to the
-// base outlives it. What follows a base is none itself.
+// under the lock of the shard that the base is in by then, the edge inside the gate. Until the last
+// borrower is gone, the count of what they borrow is that of the base's edge, which stays though the
+// base was closed (ENDING), or belongs to them all and stands in no edge, as the base has got another
+// storage since (REPLACED). A borrower's edge to the storage is counted nowhere, and no visitor is
+// shown it; its edge to the base outlives it. What follows a base is none itself.
 #ifndef ND_LIB_MANAGER_BORROW_H
 #define ND_LIB_MANAGER_BORROW_H
 #include "lib/object/object.h"
@@ -50,8 +50,8 @@ static inline void nd__borrow_begin(const nd_shard *shard, nd__stored *view) {
 }
 
 /// A borrower of that storage is through with it. Inside the gate, since a closed base shows its
-/// storage, and under the lock of the base's shard. Returns the
-/// storage if its count is the caller's to release now, else NULL.
+/// storage, and under the lock of the base's shard. Returns the storage if its count is the caller's
+/// to release now, else NULL.
 static inline nd_object *nd__borrow_end_locked(nd__stored *base, nd_object *storage) {
     const uint8_t left = --base->borrowers;
     if (__builtin_expect(!(left & ~ND__BORROWERS_COUNT) || (left & ND__BORROWERS_COUNT), 1))

@@ -6,8 +6,9 @@
 // node only repeats the base's history, and is made anew where the storage was written since.
 //
 // No edge to a base: where the dtype has no gradients, and where the base is a leaf that requires
-// one, which nobody may write while recording. ND__GRAD_CUT instead: the view was made inside nd_no_grad,
-// or of a tensor that is not contiguous, so that its base cannot learn of a recorded write.
+// one, which nobody may write while recording. ND__GRAD_CUT instead: the view was made inside
+// nd_no_grad, or of a tensor that is not contiguous, so that its base cannot learn of a recorded
+// write.
 //
 // The edge is counted and the view tracked from the start, also where there is no history yet: so
 // the base outlives the view, and siblings that were made before the base got history learn of it
