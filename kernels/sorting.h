@@ -1,7 +1,8 @@
 // The order that sorting and searching share on every backend, for C and for CUDA.
 //
 // Invariant: two elements compare as their keys do, unsigned numbers of 64 bits. -0 and 0 have one
-// key; NaN, with any sign and payload, has one, which is above infinity's.
+// key; NaN, with any sign and payload, has one, which is above infinity's. Those of a dtype of up to
+// four bytes compare as their lower 32 bits do, too.
 #ifndef ND_KERNELS_SORTING_H
 #define ND_KERNELS_SORTING_H
 #include "kernels/kernel.h"

@@ -282,6 +282,8 @@ typedef struct nd__sorting_loops {
     /// Writes the positions of n keys, ND__ORDERED at most, in their stable order. NULL where the
     /// instruction set has no vectors for it.
     void (*order)(const uint64_t *keys, int64_t n, int64_t *ret_positions);
+    /// The same for keys of a dtype of up to four bytes, of which the lower 32 bits are compared.
+    void (*order_narrow)(const uint64_t *keys, int64_t n, int64_t *ret_positions);
 } nd__sorting_loops;
 
 /// Copies to memory that is not read again soon. nd__stream_end() must follow before the thread

@@ -222,7 +222,8 @@ static bool order_row(const sort_work *work, int64_t row) {
     uint64_t keys[ND__ORDERED];
     int64_t positions[ND__ORDERED];
     read_keys(work, row_of(work->call, 1, row), 0, work->size, keys);
-    loops->order(keys, work->size, positions);
+    bool narrow = nd__dtype_bytes(work->call->operand[1].dtype) <= 4;
+    (narrow ? loops->order_narrow : loops->order)(keys, work->size, positions);
     int64_t *out = (int64_t *)(void *)row_of(work->call, 0, row);
     for (int64_t i = 0; i < work->kept; i++)
         out[i * work->out_stride] = positions[i];

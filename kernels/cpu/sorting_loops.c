@@ -22,62 +22,35 @@
 #include "kernels/dtypes.inc"
 #undef ND_DTYPE
 
-#if defined(__AVX2__)
-/// Keys that are compared with one at once, by one vector or by two: GCC takes vectors apart that the
-/// processor does not have.
 #if defined(__AVX512F__)
-enum { LANES = 8, WIDTH = 8 };
+#define NUMBER int64_t
+#define WIDTH 8
+#define LANES 8
 #define FIRST_NUMBERS \
     { 0, 1, 2, 3, 4, 5, 6, 7 }
-#else
-enum { LANES = 8, WIDTH = 4 };
+#include "kernels/cpu/order.inc"
+#define NUMBER int32_t
+#define WIDTH 16
+#define LANES 16
+#define FIRST_NUMBERS \
+    { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 }
+#include "kernels/cpu/order.inc"
+#elif defined(__AVX2__)
+#define NUMBER int64_t
+#define WIDTH 4
+#define LANES 8
 #define FIRST_NUMBERS \
     { 0, 1, 2, 3 }
-#endif
-typedef int64_t lanes __attribute__((vector_size(8 * WIDTH)));
-_Static_assert(ND__ORDERED % LANES == 0, "a row of keys is whole vectors");
-
-/// How many of n numbers come before each of the LANES that begin with number `first`: of equal ones
-/// the earlier comes before. A comparison is -1 where it holds.
-static inline void count_before(const int64_t *numbers, int64_t n, int64_t first,
-                                int64_t ret_counts[LANES]) {
-    int64_t own = n - first < LANES ? n - first : LANES;
-    lanes others[LANES / WIDTH], count[LANES / WIDTH];
-    memcpy(others, numbers + first, sizeof others);
-    for (int v = 0; v < LANES / WIDTH; v++)
-        count[v] = (lanes){0} + first;
-    for (int64_t i = 0; i < first; i++)
-        for (int v = 0; v < LANES / WIDTH; v++)
-            count[v] += numbers[i] > others[v];
-    for (int64_t i = 0; i < own; i++)
-        for (int v = 0; v < LANES / WIDTH; v++) {
-            const lanes index = (lanes)FIRST_NUMBERS + (int64_t)v * WIDTH;
-            count[v] -= (numbers[first + i] < others[v]) |
-                        ((numbers[first + i] == others[v]) & (i < index));
-        }
-    for (int64_t i = first + own; i < n; i++)
-        for (int v = 0; v < LANES / WIDTH; v++)
-            count[v] -= others[v] > numbers[i];
-    memcpy(ret_counts, count, sizeof count);
-}
-
-/// Each element's place is the number of those before it, which no branch depends on.
-static void order_of_keys(const uint64_t *keys, int64_t n, int64_t *ret_positions) {
-    const uint64_t middle = (uint64_t)1 << 63;
-    // Compared as numbers with a sign, which vectors can be. What is behind the last is not counted.
-    int64_t numbers[ND__ORDERED], places[LANES];
-    for (int64_t i = 0; i < n; i++)
-        numbers[i] = (int64_t)(keys[i] ^ middle);
-    for (int64_t i = n; i % LANES != 0; i++)
-        numbers[i] = 0;
-    for (int64_t first = 0; first < n; first += LANES) {
-        count_before(numbers, n, first, places);
-        for (int64_t i = 0; i < LANES && first + i < n; i++)
-            ret_positions[places[i]] = first + i;
-    }
-}
+#include "kernels/cpu/order.inc"
+#define NUMBER int32_t
+#define WIDTH 8
+#define LANES 16
+#define FIRST_NUMBERS \
+    { 0, 1, 2, 3, 4, 5, 6, 7 }
+#include "kernels/cpu/order.inc"
 #else
-#define order_of_keys NULL
+#define order_int64_t NULL
+#define order_int32_t NULL
 #endif
 
 const nd__sorting_loops ND_ISA_NAME(nd__cpu_sorting_loops) = {
@@ -87,5 +60,6 @@ const nd__sorting_loops ND_ISA_NAME(nd__cpu_sorting_loops) = {
 #include "kernels/dtypes.inc"
 #undef ND_DTYPE
         },
-    .order = order_of_keys,
+    .order = order_int64_t,
+    .order_narrow = order_int32_t,
 };
