@@ -8,7 +8,7 @@ namespace nd_cuda {
 
 template <class T>
 static nd_status run_binary(const nd_cuda_queue *queue, const nd_kernel_call *call) {
-    return with_binary(call->op, number<T>(call, 0),
+    return with_binary(call->op, number<T>(call, 0), number<T>(call, 1),
                        [=](const auto &row) { return run_elementwise<T, T, T>(queue, call, row); });
 }
 

@@ -22,9 +22,11 @@ nd_status nd_cuda::halves_binary(const nd_cuda_queue *queue, const nd_kernel_cal
         NextHalf next{(uint16_t)(format.brain ? 0x7F80 : 0x7C00)};
         return run_elementwise<uint16_t, uint16_t, uint16_t>(queue, call, next);
     }
-    return with_binary(call->op, number<float>(call, 0), [=](const auto &row) {
-        return run_elementwise<uint16_t, uint16_t, uint16_t>(queue, call, on_halves(row, format));
-    });
+    return with_binary(call->op, number<float>(call, 0), number<float>(call, 1),
+                       [=](const auto &row) {
+                           return run_elementwise<uint16_t, uint16_t, uint16_t>(
+                               queue, call, on_halves(row, format));
+                       });
 }
 
 nd_status nd_cuda::halves_compare(const nd_cuda_queue *queue, const nd_kernel_call *call) {

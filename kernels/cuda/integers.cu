@@ -138,7 +138,8 @@ nd_status nd_cuda::integers_predicate(const nd_cuda_queue *queue, const nd_kerne
 
 nd_status nd_cuda::integers_binary(const nd_cuda_queue *queue, const nd_kernel_call *call) {
     return with_storage(call->operand[0].dtype, [=](auto storage) {
-        return with_binary(call->op, storage.number_of(call, 0), runner<2>(queue, call, storage));
+        return with_binary(call->op, storage.number_of(call, 0), storage.number_of(call, 1),
+                           runner<2>(queue, call, storage));
     });
 }
 

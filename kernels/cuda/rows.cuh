@@ -29,7 +29,7 @@ namespace nd_cuda {
 #define ND_BINARY(name, types, expression, work, ...)          \
     template <class T> struct binary_##name {                  \
         static constexpr int cost = work;                      \
-        T p;                                                   \
+        T p, q;                                                \
         ND_BOTH T operator()(const T &a, const T &b) const {   \
             typedef typename Wide<T>::type W [[maybe_unused]]; \
             return expression;                                 \
@@ -79,9 +79,9 @@ template <class T, class Run> nd_status with_predicate(nd_op op, const Run &run)
         return ND_ERROR_UNSUPPORTED;
     }
 }
-template <class T, class Run> nd_status with_binary(nd_op op, T p, const Run &run) {
+template <class T, class Run> nd_status with_binary(nd_op op, T p, T q, const Run &run) {
     switch (op) {
-#define ND_BINARY(name, types, ...) ND_ROW_##types(name, binary_##name<T>{p})
+#define ND_BINARY(name, types, ...) ND_ROW_##types(name, (binary_##name<T>{p, q}))
 #include "kernels/ops.inc"
     default:
         return ND_ERROR_UNSUPPORTED;

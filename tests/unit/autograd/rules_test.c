@@ -127,8 +127,9 @@ static const nd_op with_derivative[] = {
 };
 
 /// Owned gradient of a row at x, by its rule or, unrecorded, by the kernel of its derivative.
-static nd_tensor *slope_of(const elementwise_row *row, const nd_tensor *x, bool recorded) {
-    nd_auto nd_tensor *y = row->run(x, NULL, ND_NUMBER(1.5), ND_NUMBER(2));
+static nd_tensor *slope_of(const elementwise_row *row, const nd_tensor *x, double p, double q,
+                           bool recorded) {
+    nd_auto nd_tensor *y = row->run(x, NULL, ND_NUMBER(p), ND_NUMBER(q));
     nd_auto nd_tensor *loss = nd_sum(y, 0, NULL, false);
     nd_backward_options options = ND_BACKWARD_OPTIONS_INIT;
     options.create_graph = recorded;
@@ -137,7 +138,7 @@ static nd_tensor *slope_of(const elementwise_row *row, const nd_tensor *x, bool 
     return gradient;
 }
 
-static void check_derivative(const elementwise_row *row, nd_dtype dtype) {
+static void check_derivative(const elementwise_row *row, nd_dtype dtype, double p, double q) {
     static const double corners[] = {0, 1, -1, 3, -3, 6, -0.5, 20, -20, 88, -88, NAN, INFINITY};
     enum { CORNERS = sizeof corners / sizeof *corners };
     nd_auto nd_tensor *special = nd_from_data(corners, ND_SHAPE(CORNERS), ND_F64);
@@ -145,14 +146,15 @@ static void check_derivative(const elementwise_row *row, nd_dtype dtype) {
     nd_auto nd_tensor *both = nd_concat(2, (const nd_tensor *[]){special, random}, 0);
     nd_auto nd_tensor *x = nd_cast(both, dtype);
     assert_ok(nd_set_requires_grad(x, true));
-    nd_auto nd_tensor *by_rule = slope_of(row, x, true), *by_kernel = slope_of(row, x, false);
+    nd_auto nd_tensor *by_rule = slope_of(row, x, p, q, true);
+    nd_auto nd_tensor *by_kernel = slope_of(row, x, p, q, false);
     nd_auto nd_tensor *rule = nd_cast(by_rule, ND_F64), *kernel = nd_cast(by_kernel, ND_F64);
     const double *expected = nd_get_data(rule), *got = nd_get_data(kernel);
-    double tolerance = dtype == ND_F32 ? 4e-6 : 1e-13;
+    double tolerance = dtype == ND_F64 ? 1e-13 : 4e-6;
     for (int64_t i = 0; i < nd_get_numel(x); i++)
         if (got[i] != expected[i] && !(isnan(got[i]) && isnan(expected[i])) &&
             !(fabs(got[i] - expected[i]) <= tolerance * fmax(1, fabs(expected[i]))))
-            fail_msg("%s, %s, element %d: rule %.9g, kernel %.9g", row->name,
+            fail_msg("%s (%g, %g), %s, element %d: rule %.9g, kernel %.9g", row->name, p, q,
                      nd_dtype_get_name(dtype), (int)i, expected[i], got[i]);
 }
 
@@ -174,17 +176,37 @@ static void test_derivatives_are_what_the_rules_give(void **state) {
     (void)state;
     size_t checked = sizeof inner_rows / sizeof *inner_rows;
     for (size_t i = 0; i < sizeof inner_rows / sizeof *inner_rows; i++) {
-        check_derivative(&inner_rows[i], ND_F32);
-        check_derivative(&inner_rows[i], ND_F64);
+        check_derivative(&inner_rows[i], ND_F32, 1.5, 2);
+        check_derivative(&inner_rows[i], ND_F64, 1.5, 2);
     }
     for (size_t k = 0; k < sizeof with_derivative / sizeof *with_derivative; k++)
         for (int i = 0; i < ELEMENTWISE_ROWS; i++)
             if (elementwise_rows[i].op == with_derivative[k]) {
-                check_derivative(&elementwise_rows[i], ND_F32);
-                check_derivative(&elementwise_rows[i], ND_F64);
+                check_derivative(&elementwise_rows[i], ND_F32, 1.5, 2);
+                check_derivative(&elementwise_rows[i], ND_F64, 1.5, 2);
                 checked++;
             }
     assert_int_equal(checked, sizeof with_derivative / sizeof *with_derivative);
+}
+
+/// At a limit, beyond it, between two that are one, and where a limit is none; 16-bit floats on both
+/// sides of one that they do not hold.
+static void test_derivatives_with_limits(void **state) {
+    (void)state;
+    static const double limits[][2] = {
+        {-0.5, 3}, {1, 1}, {-INFINITY, 1}, {0, INFINITY}, {-INFINITY, INFINITY}, {-0.3, 0.7001}};
+    int checked = 0;
+    for (int i = 0; i < ELEMENTWISE_ROWS; i++) {
+        if (elementwise_rows[i].op != ND_OP_clip && elementwise_rows[i].op != ND_OP_hardtanh)
+            continue;
+        for (size_t k = 0; k < sizeof limits / sizeof *limits; k++)
+            for (nd_dtype dtype = 0; dtype < ND_DTYPE_COUNT; dtype++)
+                if (nd__dtype_is_float(dtype)) {
+                    check_derivative(&elementwise_rows[i], dtype, limits[k][0], limits[k][1]);
+                    checked++;
+                }
+    }
+    assert_int_equal(checked, 2 * 6 * 4);
 }
 
 #define ENTRY_YES(name) ND_TEST(test_rule_##name),
@@ -199,6 +221,7 @@ int main(void) {
         ND_TEST(test_composed_operations),
         ND_TEST(test_piecewise_constant_operations),
         ND_TEST(test_derivatives_are_what_the_rules_give),
+        ND_TEST(test_derivatives_with_limits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
