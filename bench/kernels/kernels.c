@@ -5,7 +5,8 @@
 // products and layers for the usual shapes. Both sides are called as programs call them: the result is
 // a new tensor each time, which is released. PyTorch's process is run for each size and number of
 // threads right behind our own measurement of them, all twice, and the lesser of both medians is kept
-// for each: a machine that is busy for a while spoils neither side alone.
+// for each: a machine that is busy for a while spoils neither side alone. On a slow machine there is no
+// second round, or it ends early, and what no time is left for in the first one is left out.
 #include "bench/kernels/calls.h"
 #include "bench/support/metrics.h"
 #include "bench/support/peer.h"
@@ -19,7 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROUNDS = 2, THREADS = 2, NSIZES = 4, MOST_CALLS = 200 };
+enum { ROUNDS = 2, THREADS = 2, NSIZES = 4, MOST_CALLS = 200, SECONDS = 1200 };
 
 static const struct {
     const char *name;
@@ -32,6 +33,7 @@ typedef struct options {
     const char *only; ///< part of the names of calls; "": all
     const char *size; ///< name of the only size; NULL: all
     int threads;      ///< the only number of threads; 0: all
+    double seconds;   ///< nothing is begun that would take longer
 } options;
 
 typedef struct cell {
@@ -53,11 +55,15 @@ typedef struct progress {
 
 static int read_options(int argc, char **argv, options *wanted);
 static bool is_wanted(const options *wanted, size_t size, int threads);
+/// As many sizes and numbers of threads as there is time for until `end`; returns how many there is none
+/// for, or -1 with an error.
+static int measure_round(table *all, const options *wanted, double end, progress *progress,
+                         bench_peer *pytorch);
 static bool measure(table *all, size_t size, int threads, const options *wanted, progress *progress,
                     bench_peer *pytorch);
 
 int main(int argc, char **argv) {
-    options wanted = {.only = ""};
+    options wanted = {.only = "", .seconds = SECONDS};
     int answer = read_options(argc, argv, &wanted);
     if (answer >= 0)
         return answer;
@@ -67,18 +73,23 @@ int main(int argc, char **argv) {
     for (size_t cell = 0; cell < NSIZES * THREADS; cell++)
         progress.parts +=
             2 * ROUNDS * is_wanted(&wanted, cell / THREADS, (int)(cell % THREADS) + 1);
-    for (int round = 0; round < ROUNDS; round++) {
+    const double end = bench_seconds() + wanted.seconds;
+    int left_out = 0, once = 0;
+    for (int round = 0; round < ROUNDS && left_out == 0; round++) {
+        const size_t before = all.count;
         all.count = 0;
-        for (size_t size = 0; size < NSIZES; size++)
-            for (int threads = 1; threads <= THREADS; threads++) {
-                if (!is_wanted(&wanted, size, threads))
-                    continue;
-                if (!measure(&all, size, threads, &wanted, &progress, &pytorch)) {
-                    bench_progress_clear();
-                    fprintf(stderr, "kernels: %s\n", nd_error_get_message());
-                    return 2;
-                }
-            }
+        const int late = measure_round(&all, &wanted, end, &progress, &pytorch);
+        if (late < 0) {
+            bench_progress_clear();
+            fprintf(stderr, "kernels: %s\n", nd_error_get_message());
+            return 2;
+        }
+        if (round == 0) {
+            left_out = late;
+        } else {
+            once = late;
+            all.count = before;
+        }
     }
     if (all.count == 0) {
         fprintf(stderr, "kernels: no call of what is asked for has '%s' in its name\n",
@@ -92,17 +103,21 @@ int main(int argc, char **argv) {
         .mean = *wanted.only || wanted.size || wanted.threads ? 0 : 0.8,
         .worst = 10,
         .rivals = {{.title = "PyTorch", .key = "rival_pytorch", .peer = &pytorch}}};
-    return bench_table_finish(&printed, &wanted.files);
+    answer = bench_table_finish(&printed, &wanted.files);
+    if (left_out || once)
+        printf("  %d of %d sizes and numbers of threads were %s: this machine is slow or busy "
+               "(--seconds gives more time)\n",
+               left_out ? left_out : once, progress.parts / 2 / ROUNDS,
+               left_out ? "left out, and the others measured once" : "measured once");
+    return answer;
 }
 
 static int read_options(int argc, char **argv, options *wanted) {
-    static const struct option known[] = {{"json", required_argument, NULL, 'j'},
-                                          {"plot", required_argument, NULL, 'p'},
-                                          {"only", required_argument, NULL, 'o'},
-                                          {"size", required_argument, NULL, 's'},
-                                          {"threads", required_argument, NULL, 't'},
-                                          {"help", no_argument, NULL, 'h'},
-                                          {0}};
+    static const struct option known[] = {
+        {"json", required_argument, NULL, 'j'},    {"plot", required_argument, NULL, 'p'},
+        {"only", required_argument, NULL, 'o'},    {"size", required_argument, NULL, 's'},
+        {"threads", required_argument, NULL, 't'}, {"seconds", required_argument, NULL, 'l'},
+        {"help", no_argument, NULL, 'h'},          {0}};
     for (int option; (option = getopt_long(argc, argv, "h", known, NULL)) != -1;) {
         switch (option) {
         case 'j':
@@ -120,6 +135,9 @@ static int read_options(int argc, char **argv, options *wanted) {
         case 't':
             wanted->threads = (int)strtol(optarg, NULL, 10);
             break;
+        case 'l':
+            wanted->seconds = strtod(optarg, NULL);
+            break;
         case 'h':
             printf("T8: ordinary calls on the CPU, beside PyTorch.\n\n"
                    "  --json FILE  write the figures to FILE\n"
@@ -127,7 +145,10 @@ static int read_options(int argc, char **argv, options *wanted) {
                    "  --only PART  the calls alone whose names contain PART\n"
                    "  --size SIZE  1k, 1m, 16m or shapes alone\n"
                    "  --threads N  1 or 2 alone\n"
-                   "  --help       this text\n");
+                   "  --seconds N  about how long all may take (%d): on a slow or busy machine\n"
+                   "               it measures less, not longer\n"
+                   "  --help       this text\n",
+                   SECONDS);
             return 0;
         default:
             return 2;
@@ -143,6 +164,27 @@ static int read_options(int argc, char **argv, options *wanted) {
 static bool is_wanted(const options *wanted, size_t size, int threads) {
     return (!wanted->size || strcmp(wanted->size, sizes[size].name) == 0) &&
            (!wanted->threads || wanted->threads == threads);
+}
+
+static int measure_round(table *all, const options *wanted, double end, progress *progress,
+                         bench_peer *pytorch) {
+    int late = 0;
+    double longest = 0;
+    for (size_t size = 0; size < NSIZES; size++)
+        for (int threads = 1; threads <= THREADS; threads++) {
+            if (!is_wanted(wanted, size, threads))
+                continue;
+            const double begun = bench_seconds();
+            if (late || (progress->done > 0 && begun + longest > end)) {
+                late++;
+                continue;
+            }
+            if (!measure(all, size, threads, wanted, progress, pytorch))
+                return -1;
+            const double took = bench_seconds() - begun;
+            longest = took > longest ? took : longest;
+        }
+    return late;
 }
 
 /// Keeps the lesser of what was measured.
