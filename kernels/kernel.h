@@ -196,7 +196,7 @@ typedef struct nd_kernel_call {
 //            mask, g, that of attention's result, that result and log_sums. The rows of the first three lie one behind
 //            the other, and log_sums is dense; the first, or the second and the third, may lack data: not wanted. Where these two
 //            have stride 0 along an axis they are sums over it. i[0..10] as for attention, but i[7] of g; i[11] the result's rows.
-// DROPOUT    where a backend has it: out, x, of one float dtype; out dense. i[0], i[1] = seed, stream, f[0] = p: x times 1 / (1 - p),
+// DROPOUT    out, x, of one float dtype; out dense. i[0], i[1] = seed, stream, f[0] = p: x times 1 / (1 - p),
 //            or times 0 where the number of f32 that rand makes of the element's place (row-major, in x's shape) is below p.
 //            1 / (1 - p) and products are of the dtype, of f32 for 16 bits.
 // CELL       One step of a recurrent net, f32 or f64; all contiguous; ndim is 0; i[0] = an nd_cell, i[1] = n, i[2] = size, not 0. G is 1

@@ -233,6 +233,8 @@ static nd_status launch(const nd_kernel_call *call) {
         return nd__cpu_index(call);
     case CREATE:
         return nd__cpu_create(call);
+    case DROPOUT:
+        return nd__cpu_dropout(call);
     case COPY:
         return call->op == ND_OP_concat ? nd__cpu_concat(call) : nd__cpu_copy(call);
     default:

@@ -69,6 +69,16 @@ static void normal_f32(uint64_t seed, uint64_t stream, uint64_t first, void *out
             out[4 * lane + k] = normal[k][lane];
 }
 
+#define KEEP(T)                                                                      \
+    static void keep_##T(const float *numbers, int64_t n, float limit, double scale, \
+                         void *ret_factors) {                                        \
+        T *factors = (T *)ret_factors;                                               \
+        for (int64_t i = 0; i < n; i++)                                              \
+            factors[i] = numbers[i] >= limit ? (T)scale : (T)0;                      \
+    }
+KEEP(float)
+KEEP(double)
+
 /// The words of 64 bits in the order of elements.
 static void words(uint64_t seed, uint64_t stream, uint64_t first, void *out_) {
     uint64_t *out = (uint64_t *)out_;
@@ -127,6 +137,7 @@ const nd__create_loops ND_ISA_NAME(nd__cpu_create_loops) = {
     .normal_f32 = normal_f32,
     .uniform_f64 = uniform_f64,
     .normal_f64 = normal_f64,
+    .keep = {keep_float, keep_double},
     .words = words,
     .integers = integers,
 };

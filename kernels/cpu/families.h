@@ -39,6 +39,7 @@ nd_status nd__cpu_attention_grad(const nd_kernel_call *call);
 nd_status nd__cpu_cell(const nd_kernel_call *call);
 nd_status nd__cpu_index(const nd_kernel_call *call);
 nd_status nd__cpu_create(const nd_kernel_call *call);
+nd_status nd__cpu_dropout(const nd_kernel_call *call);
 
 /// Results from this size on bypass the caches, which could not hold them.
 #define ND__STREAM_BYTES ((int64_t)32 << 20)

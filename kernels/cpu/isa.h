@@ -248,6 +248,8 @@ typedef struct nd__create_loops {
     nd__random uniform_f32, normal_f32;   ///< four for each block
     nd__random uniform_f64, normal_f64;   ///< two for each block
     nd__random words;                     ///< two uint64_t for each block
+    /// f32, f64: what elements with these random numbers are multiplied with, `scale` or 0 below the limit.
+    void (*keep[2])(const float *numbers, int64_t n, float limit, double scale, void *ret_factors);
     /// Words to integers in [low, high), in place.
     void (*integers)(uint64_t *words, int64_t n, int64_t low, int64_t high);
 } nd__create_loops;

@@ -1,7 +1,6 @@
 // Dropout. Which elements are dropped is a function of the key and their place alone.
 //
-// Where the device has a kernel for it, that makes the random numbers again in the backward pass, and
-// no factors are kept; elsewhere x is multiplied with them.
+// The backward pass makes the random numbers again, so that nothing is kept for it but the key.
 #include "lib/ops/dropout.h"
 #include "lib/base/error.h"
 #include "lib/ops/operands.h"
@@ -36,9 +35,6 @@ nd_tensor *nd__dropout_factors(const char *name, const nd_tensor *like, int ndim
     }
     return factors;
 }
-
-// -------------------------------------------------------------------------------------------------
-// in one kernel
 
 typedef struct dropout {
     nd_key key;
@@ -79,30 +75,27 @@ static nd_status record(dropout *of, const nd_tensor *x, nd_tensor *result) {
                    : nd_error_get_status();
 }
 
-/// ND_ERROR_UNSUPPORTED, without an error, where the device has no kernel.
-static nd_status drop_in_one(const nd_tensor *x, dropout *of, nd_tensor **ret_result) {
-    if (!nd__launch_fuses(x->device) || x->numel == 0)
-        return ND_ERROR_UNSUPPORTED;
+static nd_tensor *dropped(const nd_tensor *x, dropout *of) {
     nd_auto nd_tensor *result =
         nd__tensor_result("dropout", &x, 1, x->device, x->dtype, x->ndim, x->shape);
     if (!result)
-        return nd_error_get_status();
-    nd_kernel_call call = {.op = ND_OP_dropout, .noperands = 2, .ndim = x->ndim};
-    for (int axis = 0; axis < x->ndim; axis++)
-        call.shape[axis] = x->shape[axis];
-    call.operand[0] = nd__shape_broadcast_operand(result, x->ndim, x->shape);
-    call.operand[1] = nd__shape_broadcast_operand(x, x->ndim, x->shape);
-    call.attrs = (nd_op_attrs){.f = {of->p}, .i = {(int64_t)of->key.seed, (int64_t)of->key.stream}};
-    nd__shape_collapse(&call);
-    nd_status status = nd__launch_where_supported("dropout", x->device, &call);
+        return NULL;
+    nd_status status = ND_OK;
+    if (x->numel > 0) {
+        nd_kernel_call call = {.op = ND_OP_dropout, .noperands = 2, .ndim = x->ndim};
+        for (int axis = 0; axis < x->ndim; axis++)
+            call.shape[axis] = x->shape[axis];
+        call.operand[0] = nd__shape_broadcast_operand(result, x->ndim, x->shape);
+        call.operand[1] = nd__shape_broadcast_operand(x, x->ndim, x->shape);
+        call.attrs =
+            (nd_op_attrs){.f = {of->p}, .i = {(int64_t)of->key.seed, (int64_t)of->key.stream}};
+        nd__shape_collapse(&call);
+        status = nd__launch("dropout", x->device, &call);
+    }
     if (status == ND_OK)
         status = record(of, x, result);
-    if (status == ND_OK)
-        *ret_result = nd_steal(&result);
-    return status;
+    return status == ND_OK ? nd_steal(&result) : NULL;
 }
-
-// -------------------------------------------------------------------------------------------------
 
 nd_tensor *nd_dropout(const nd_tensor *x, nd_key key, double p, bool training) {
     ND__ERROR_NAMED("dropout");
@@ -114,14 +107,5 @@ nd_tensor *nd_dropout(const nd_tensor *x, nd_key key, double p, bool training) {
         return NULL;
     if (!training || p == 0.0)
         return nd_retain(x);
-    nd_tensor *in_one = NULL;
-    status = drop_in_one(x, &(dropout){key, p}, &in_one);
-    if (status != ND_ERROR_UNSUPPORTED)
-        return in_one;
-    // A half would round 1 / (1 - p), and so change the mean: the factors are f32 then.
-    nd_dtype dtype = nd__dtype_is_half(x->dtype) ? ND_F32 : x->dtype;
-    nd_auto nd_tensor *factors =
-        nd__dropout_factors("dropout", x, x->ndim, x->shape, dtype, key, p);
-    nd_auto nd_tensor *result = nd_mul(x, factors);
-    return result ? nd__operands_as_dtype(result, x->dtype) : NULL;
+    return dropped(x, &(dropout){key, p});
 }
