@@ -153,6 +153,7 @@ nd_status nd_data_parallel_clip_grad_norm(nd_data_parallel *parallel, double lim
                                           double *ret_norm) {
     ND__UNCANCELLED;
     static const char operation[] = "data_parallel_clip_grad_norm";
+    ND__ERROR_NAMED(operation);
     nd_parallel_work *work;
     nd_status status = nd__data_parallel_enter(operation, parallel, &work);
     if (status != ND_OK)
@@ -200,6 +201,7 @@ nd_status nd_data_parallel_unscale(nd_data_parallel *parallel, nd_loss_scaler *s
                                    nd_optimizer *optimizer) {
     ND__UNCANCELLED;
     static const char operation[] = "data_parallel_unscale";
+    ND__ERROR_NAMED(operation);
     nd_parallel_work *work;
     nd_status status = nd__data_parallel_enter(operation, parallel, &work);
     if (status != ND_OK)
@@ -214,6 +216,7 @@ nd_status nd_data_parallel_step_scaled(nd_data_parallel *parallel, nd_loss_scale
                                        nd_optimizer *optimizer, bool *ret_stepped) {
     ND__UNCANCELLED;
     static const char operation[] = "data_parallel_step_scaled";
+    ND__ERROR_NAMED(operation);
     nd_parallel_work *work;
     nd_status status = nd__data_parallel_enter(operation, parallel, &work);
     if (status != ND_OK)

@@ -3,6 +3,7 @@
 // Invariant: gradients are replaced, not written: a gradient may be shared, expanded, or have
 // history. All new ones are made before the first is put in its place.
 #include "lib/nn/gradients.h"
+#include "lib/autograd/autograd.h"
 #include "lib/base/alloc.h"
 #include "lib/base/error.h"
 #include "lib/device/capture.h"
@@ -49,13 +50,14 @@ static nd_status norm_of_far(const char *operation, const nd_tensor *grad, doubl
     return status;
 }
 
-nd_status nd__gradients_norm(const char *operation, nd_tensor *const *parameters, size_t count,
-                             double *ret_norm) {
+/// The root of the sum of squares of gradients; NULL ones count nothing.
+static nd_status norm_of(const char *operation, const nd_tensor *const *grads, size_t count,
+                         double *ret_norm) {
     double total = 0, far = 0;
     nd_status status = ND_OK;
     nd_grad_block block = nd__grad_block_begin(false);
     for (size_t i = 0; status == ND_OK && i < count; i++) {
-        const nd_tensor *grad = parameters[i]->grad;
+        const nd_tensor *grad = grads[i];
         double sum = 0, norm = 0;
         if (!grad)
             continue;
@@ -83,13 +85,35 @@ nd_status nd__gradients_norm(const char *operation, nd_tensor *const *parameters
     return status;
 }
 
-/// Replaces every gradient by what `map` makes of it.
-static nd_status replace_all(const char *operation, nd_tensor *const *parameters, size_t count,
-                             nd_gradient_map map, double number) {
-    nd_tensor **made = nd__pressure_alloc_zeroed((count + 1) * sizeof *made);
-    if (!made)
-        return nd__error(ND_ERROR_OUT_OF_MEMORY, "%s: no memory for a list of %zu gradients",
-                         operation, count);
+/// Room for a gradient of each parameter, all NULL, to be ended by end_list(). NULL with an error.
+static nd_tensor **begin_list(const char *operation, size_t count) {
+    nd_tensor **list = nd__pressure_alloc_zeroed((count + 1) * sizeof *list);
+    if (!list)
+        nd__error(ND_ERROR_OUT_OF_MEMORY, "%s: no memory for a list of %zu gradients", operation,
+                  count);
+    return list;
+}
+
+static void end_list(nd_tensor **list, size_t count) {
+    for (size_t i = 0; list && i < count; i++)
+        nd_release(list[i]);
+    nd__alloc_free(list);
+}
+
+nd_status nd__gradients_norm(const char *operation, nd_tensor *const *parameters, size_t count,
+                             double *ret_norm) {
+    nd_tensor **grads = begin_list(operation, count);
+    for (size_t i = 0; grads && i < count; i++)
+        grads[i] = nd_retain(parameters[i]->grad);
+    nd_status status = grads ? norm_of(operation, (const nd_tensor *const *)grads, count, ret_norm)
+                             : nd_error_get_status();
+    end_list(grads, count);
+    return status;
+}
+
+/// What `map` makes of every gradient, where its parameter is.
+static nd_status make_all(const char *operation, nd_tensor *const *parameters, size_t count,
+                          nd_gradient_map map, double number, nd_tensor **ret_made) {
     nd_status status = ND_OK;
     nd_grad_block block = nd__grad_block_begin(false);
     for (size_t i = 0; status == ND_OK && i < count; i++) {
@@ -97,16 +121,35 @@ static nd_status replace_all(const char *operation, nd_tensor *const *parameters
         if (!grad)
             continue;
         status = nd__tensor_check_operand(operation, "a gradient", grad);
-        if (status == ND_OK && !(made[i] = map(grad, number)))
+        if (status != ND_OK)
+            break;
+        nd_tensor *made = map(grad, number);
+        ret_made[i] = made ? nd__gradient_settle(operation, made, parameters[i]) : NULL;
+        if (!ret_made[i])
             status = nd_error_get_status();
     }
     nd__grad_block_end(&block);
-    for (size_t i = 0; i < count; i++) {
-        if (status == ND_OK && made[i])
+    return status;
+}
+
+static nd_status put_all(nd_tensor *const *parameters, size_t count, nd_tensor *const *made) {
+    nd_status status = ND_OK;
+    for (size_t i = 0; status == ND_OK && i < count; i++)
+        if (made[i])
             status = nd_set_grad(parameters[i], made[i]);
-        nd_release(made[i]);
-    }
-    nd__alloc_free(made);
+    return status;
+}
+
+/// Replaces every gradient by what `map` makes of it.
+static nd_status replace_all(const char *operation, nd_tensor *const *parameters, size_t count,
+                             nd_gradient_map map, double number) {
+    nd_tensor **made = begin_list(operation, count);
+    if (!made)
+        return nd_error_get_status();
+    nd_status status = make_all(operation, parameters, count, map, number, made);
+    if (status == ND_OK)
+        status = put_all(parameters, count, made);
+    end_list(made, count);
     return status;
 }
 
@@ -123,8 +166,30 @@ nd_status nd__gradients_scale(const char *operation, nd_tensor *const *parameter
     return replace_all(operation, parameters, count, scaled, factor);
 }
 
+nd_status nd__gradients_divide(const char *operation, nd_tensor *const *parameters, size_t count,
+                               double scale, bool *ret_finite) {
+    double norm = 0;
+    nd_status status = nd__gradients_norm(operation, parameters, count, &norm);
+    *ret_finite = isfinite(norm);
+    if (status != ND_OK || !isfinite(norm))
+        return status;
+    nd_tensor **made = begin_list(operation, count);
+    if (!made)
+        return nd_error_get_status();
+    status = make_all(operation, parameters, count, scaled, 1 / scale, made);
+    // Divided by less than 1 a gradient may leave the range.
+    if (status == ND_OK && scale < 1)
+        status = norm_of(operation, (const nd_tensor *const *)made, count, &norm);
+    if (status == ND_OK)
+        status = put_all(parameters, count, made);
+    end_list(made, count);
+    *ret_finite = isfinite(norm);
+    return status;
+}
+
 nd_status nd_clip_grad_norm(const nd_module *module, double limit, double *ret_norm) {
     static const char operation[] = "clip_grad_norm";
+    ND__ERROR_NAMED(operation);
     if (!(limit >= 0))
         return nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: the limit is %g; it must be at least 0",
                          operation, limit);
@@ -145,6 +210,7 @@ nd_status nd_clip_grad_norm(const nd_module *module, double limit, double *ret_n
 
 nd_status nd_clip_grad_value(const nd_module *module, double limit) {
     static const char operation[] = "clip_grad_value";
+    ND__ERROR_NAMED(operation);
     if (!(limit >= 0))
         return nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: the limit is %g; it must be at least 0",
                          operation, limit);

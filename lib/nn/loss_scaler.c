@@ -94,6 +94,7 @@ static nd_status check_here(const char *operation, const nd_optimizer *optimizer
 
 nd_status nd_loss_scaler_unscale(nd_loss_scaler *scaler, nd_optimizer *optimizer) {
     static const char operation[] = "loss_scaler_unscale";
+    ND__ERROR_NAMED(operation);
     nd_status status = nd__loss_scaler_check(operation, scaler);
     if (status == ND_OK)
         status = nd__optimizer_check(operation, optimizer);
@@ -107,6 +108,7 @@ nd_status nd_loss_scaler_unscale(nd_loss_scaler *scaler, nd_optimizer *optimizer
 
 nd_status nd_loss_scaler_step(nd_loss_scaler *scaler, nd_optimizer *optimizer, bool *ret_stepped) {
     static const char operation[] = "loss_scaler_step";
+    ND__ERROR_NAMED(operation);
     nd_status status = nd__loss_scaler_check(operation, scaler);
     if (status == ND_OK)
         status = nd__optimizer_check(operation, optimizer);
@@ -151,17 +153,13 @@ nd_status nd__loss_scaler_divide(const char *operation, const nd_loss_scaler *sc
     if (!parameters)
         return nd_error_get_status();
     const bool was_finite = !has_divided(optimizer) || optimizer->is_finite;
-    double norm = 0;
-    nd_status status = nd__gradients_norm(operation, parameters, count, &norm);
-    if (status == ND_OK && isfinite(norm))
-        status = nd__gradients_scale(operation, parameters, count, 1 / scaler->scale);
-    // Divided by less than 1 a gradient may leave the range.
-    if (status == ND_OK && isfinite(norm) && scaler->scale < 1)
-        status = nd__gradients_norm(operation, parameters, count, &norm);
+    bool is_finite = false;
+    nd_status status =
+        nd__gradients_divide(operation, parameters, count, scaler->scale, &is_finite);
     nd__alloc_free(parameters);
     if (status == ND_OK) {
         mark_divided(optimizer, true);
-        optimizer->is_finite = was_finite && isfinite(norm);
+        optimizer->is_finite = was_finite && is_finite;
     }
     return status;
 }

@@ -94,7 +94,10 @@ nd_status nd__optimizer_step(nd_optimizer *optimizer, nd_step_agreement agree, v
 }
 
 nd_status nd_optimizer_zero_grad(nd_optimizer *optimizer) {
-    nd_status status = nd__optimizer_check("optimizer_zero_grad", optimizer);
+    static const char operation[] = "optimizer_zero_grad";
+    nd_status status = nd__optimizer_check(operation, optimizer);
+    for (size_t i = 0; status == ND_OK && i < optimizer->count; i++)
+        status = nd__tensor_check_operand(operation, "a parameter", optimizer->states[i].parameter);
     for (size_t i = 0; status == ND_OK && i < optimizer->count; i++)
         status = nd_zero_grad(optimizer->states[i].parameter);
     return status;

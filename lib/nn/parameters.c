@@ -191,15 +191,18 @@ const nd_tensor *nd_module_get_buffer_at(const nd_module *module, size_t index,
 }
 
 nd_status nd_module_zero_grad(const nd_module *module) {
-    nd_module_walk walk;
-    nd_tensor *parameter;
-    nd__parameters_walk_begin(&walk, "module_zero_grad", module, ND__MEMBER_PARAMETER);
-    while ((parameter = nd__parameters_walk_next(&walk))) {
-        nd_status status = nd_zero_grad(parameter);
-        if (status != ND_OK)
-            return status;
+    static const char operation[] = "module_zero_grad";
+    nd_status status = ND_OK;
+    for (int zeroes = 0; status == ND_OK && zeroes < 2; zeroes++) { // the first walk checks
+        nd_module_walk walk;
+        nd_tensor *parameter;
+        nd__parameters_walk_begin(&walk, operation, module, ND__MEMBER_PARAMETER);
+        while (status == ND_OK && (parameter = nd__parameters_walk_next(&walk)))
+            status = zeroes ? nd_zero_grad(parameter)
+                            : nd__tensor_check_operand(operation, "a parameter", parameter);
+        status = status == ND_OK ? walk.status : status;
     }
-    return walk.status;
+    return status;
 }
 
 nd_status nd_module_to(const nd_module *module, nd_device device) {
@@ -372,6 +375,11 @@ static void commit_move(const nd_move *move) {
     parameter->device = copy->device;
     parameter->dtype = copy->dtype;
     nd__tensor_set_own(parameter, ND__CONTIGUOUS, nd__tensor_is_contiguous(copy));
+    nd__tensor_set_own(parameter, ND__GRAD_MOVED, true);
+    if (parameter->base) { // a buffer that was a view, and is no longer one
+        nd_edge_clear(&parameter->node);
+        nd_edge_clear(&parameter->base);
+    }
     size_t sizes = (size_t)copy->ndim * sizeof *copy->shape;
     memcpy(parameter->shape + copy->ndim, nd__tensor_strides(copy), sizes);
     nd_edge_set(&parameter->grad, move->grad);

@@ -261,6 +261,7 @@ nd_status nd__state_save(const char *operation, const nd_state *state, const cha
 
 nd_status nd_save_state(const nd_state *state, const char *path) {
     ND__UNCANCELLED;
+    ND__ERROR_NAMED("save_state");
     return nd__state_save("save_state", state, path);
 }
 

@@ -33,7 +33,8 @@ static inline nd_tensor *nd__rebase_base_of_view(const nd_tensor *x, bool *ret_c
     *ret_cut = false;
     if (!nd__dtype_is_float(x->dtype))
         return NULL;
-    nd_tensor *base = x->base ? x->base : (nd_tensor *)(uintptr_t)x;
+    nd_tensor *followed = nd__tensor_base(x),
+              *base = followed ? followed : (nd_tensor *)(uintptr_t)x;
     bool is_of_leaf = base == x && nd__tensor_has_own(x, ND__GRAD_REQUIRED) &&
                       (!x->node || nd__record_is_view(x->node)); // never written
     *ret_cut = nd__tensor_has_own(x, ND__GRAD_CUT) || nd__node_recording_off ||
@@ -65,7 +66,8 @@ static inline nd_tensor *nd__rebase_record(nd_op op, nd_tensor *view, const nd_t
 /// the same. No-op where x follows nobody. Errors: no memory; the base was closed.
 nd_status nd__rebase_refresh(const nd_tensor *x);
 
-/// Before a recorded write: refuses an x whose base could not learn of it.
+/// Before a recorded write: refuses an x whose base, or a leaf that shares its memory, could not learn
+/// of it.
 nd_status nd__rebase_check_cut(const char *operation, const nd_tensor *x);
 /// Before a write while recording, of an x that follows a base: refuses one whose base is a leaf
 /// that requires a gradient, was closed, or has not all of x's elements. x's node is fresh after

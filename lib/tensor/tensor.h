@@ -69,6 +69,7 @@ enum {
     ND__GRAD_SHARED_OUT = 4, ///< parameter that has a gradient on one rank alone (lib/distributed)
     ND__GRAD_CUT = 8,        ///< view whose base could not learn of a recorded write
     ND__CONTIGUOUS = 16,
+    ND__GRAD_MOVED = 32, ///< has got another storage: views of the one before follow it no more
 };
 
 static inline bool nd__tensor_has_own(const nd_tensor *x, unsigned flag) {
@@ -96,10 +97,23 @@ static inline const int64_t *nd__tensor_strides(const nd_tensor *x) {
     return x->shape + x->ndim;
 }
 
-/// The tensor whose history is the history of x as well (rebase.h), or NULL: x has its own.
-/// Borrowed.
+/// The storage of x if it has one now, else NULL.
+static inline nd_storage *nd__tensor_storage_now(const nd_tensor *x) {
+    return atomic_load_explicit(&x->storage, memory_order_acquire);
+}
+
+/// Whether two tensors that are not closed are windows onto the same memory.
+static inline bool nd__tensor_share_storage(const nd_tensor *x, const nd_tensor *y) {
+    const nd_storage *storage = nd__tensor_storage_now(x);
+    return x == y || (storage && storage == nd__tensor_storage_now(y));
+}
+/// The tensor whose history is the history of x as well (rebase.h), or NULL: x has its own. What was
+/// moved is no base any more of views that were left behind. Borrowed.
 static inline nd_tensor *nd__tensor_base(const nd_tensor *x) {
-    return x->base;
+    nd_tensor *base = x->base;
+    const bool is_left = base && __builtin_expect(nd__tensor_has_own(base, ND__GRAD_MOVED), 0) &&
+                         !nd__tensor_share_storage(x, base);
+    return is_left ? NULL : base;
 }
 /// Whether x is a leaf that wants a gradient, or has history.
 static inline bool nd__tensor_requires_grad(const nd_tensor *x) {
@@ -113,11 +127,6 @@ static inline nd_storage *nd__tensor_storage(const nd_tensor *x) {
     nd_storage *storage = atomic_load_explicit(&x->storage, memory_order_acquire);
     return storage ? storage : nd__storage_make((nd_tensor *)(uintptr_t)x);
 }
-/// The storage of x if it has one now, else NULL.
-static inline nd_storage *nd__tensor_storage_now(const nd_tensor *x) {
-    return atomic_load_explicit(&x->storage, memory_order_acquire);
-}
-
 /// Bytes of the memory that x is a window onto; 0 once closed.
 static inline size_t nd__tensor_storage_bytes(const nd_tensor *x) {
     const nd_storage *storage = nd__tensor_storage_now(x);
@@ -136,11 +145,6 @@ static inline int64_t nd__tensor_offset(const nd_tensor *x) {
 /// Gives x, which is not closed, the storage of another tensor in place of its own; views of x keep
 /// that.
 void nd__tensor_replace_storage(nd_tensor *x, const nd_tensor *of);
-/// Whether two tensors that are not closed are windows onto the same memory.
-static inline bool nd__tensor_share_storage(const nd_tensor *x, const nd_tensor *y) {
-    const nd_storage *storage = nd__tensor_storage_now(x);
-    return x == y || (storage && storage == nd__tensor_storage_now(y));
-}
 /// The count of in-place writes to the memory of x, which is not closed.
 static inline _Atomic uint64_t *nd__tensor_version_word(const nd_tensor *x) {
     nd_storage *storage = nd__tensor_storage_now(x);

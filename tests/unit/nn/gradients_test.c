@@ -392,6 +392,68 @@ static void test_F42_a_refused_update_has_moved_no_average(void **state) {
     assert_true(refused > 10);
 }
 
+/// Gradients live at their parameter's manager, whichever one clips them.
+static void test_clipped_gradients_live_with_their_parameters(void **state) {
+    (void)state;
+    nd_auto nd_manager *home = nd_manager_new(NULL, "home");
+    nd_module *net = NULL;
+    nd_with_manager(home) net = new_net();
+    const nd_tensor *parameter = nd_module_get_parameter_at(net, 0, NULL);
+    for (int how = 0; how < 2; how++) {
+        nd_auto nd_manager *step = nd_manager_new(NULL, "step");
+        nd_with_manager(step) {
+            backward(net, 5);
+            if (how)
+                assert_ok(nd_clip_grad_value(net, 1e-3));
+            else
+                assert_ok(nd_clip_grad_norm(net, 1e-3, NULL));
+        }
+        assert_ptr_equal(nd_get_manager(nd_get_grad(parameter)), home);
+        nd_close_report report = ND_CLOSE_REPORT_INIT;
+        assert_ok(nd_manager_dispose(step, &report));
+        assert_int_equal(report.escaped_objects, 0);
+        assert_false(nd_is_closed(nd_get_grad(parameter)));
+    }
+    nd_release(net);
+}
+
+static void test_errors_of_clipping_begin_with_its_name(void **state) {
+    (void)state;
+    nd_auto nd_module *net = new_net();
+    backward(net, 5);
+    nd_auto nd_manager *m = nd_manager_new(NULL, "m");
+    assert_ok(nd_manager_set_quota(m, ND_CPU, 1));
+    nd_with_manager(m) {
+        assert_int_equal(nd_clip_grad_norm(net, 1, NULL), ND_ERROR_QUOTA);
+        assert_ptr_equal(strstr(nd_error_get_message(), "clip_grad_norm: "),
+                         nd_error_get_message());
+        assert_int_equal(nd_clip_grad_value(net, 1), ND_ERROR_QUOTA);
+        assert_ptr_equal(strstr(nd_error_get_message(), "clip_grad_value: "),
+                         nd_error_get_message());
+    }
+    nd_error_clear();
+}
+
+/// All gradients are there still where one cannot be looked at.
+static void test_zeroing_is_all_or_nothing(void **state) {
+    (void)state;
+    for (int by_optimizer = 0; by_optimizer < 2; by_optimizer++) {
+        nd_auto nd_module *net = new_net();
+        nd_auto nd_optimizer *optimizer = sgd_of(net, 0.1, 0, 0);
+        backward(net, 5);
+        const size_t count = nd_module_get_parameter_count(net);
+        assert_ok(
+            nd_close((nd_object *)(uintptr_t)nd_module_get_parameter_at(net, count - 1, NULL)));
+        assert_int_equal(by_optimizer ? nd_optimizer_zero_grad(optimizer)
+                                      : nd_module_zero_grad(net),
+                         ND_ERROR_CLOSED);
+        assert_non_null(strstr(nd_error_get_message(),
+                               by_optimizer ? "optimizer_zero_grad: " : "module_zero_grad: "));
+        nd_error_clear();
+        assert_non_null(nd_get_grad(nd_module_get_parameter_at(net, 0, NULL)));
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_F42_a_refused_update_has_moved_no_average),
@@ -406,6 +468,9 @@ int main(void) {
         ND_TEST(test_a_backward_pass_inside_autocast),
         ND_TEST(test_a_net_learns_inside_autocast),
         ND_TEST(test_halves_have_masters),
+        ND_TEST(test_clipped_gradients_live_with_their_parameters),
+        ND_TEST(test_errors_of_clipping_begin_with_its_name),
+        ND_TEST(test_zeroing_is_all_or_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -217,6 +217,50 @@ static void test_parameters_of_f16_are_not_unscaled(void **state) {
     nd_error_clear();
 }
 
+/// A quota that fails a call anywhere leaves gradients that are not divided, and the next call divides.
+static void test_a_call_that_fails_divides_nothing(void **state) {
+    (void)state;
+    int failures = 0;
+    for (int steps = 0; steps < 2; steps++)
+        for (uint64_t quota = 64; quota < 6000; quota += 16) {
+            nd_auto nd_module *net = nd_linear_module(nd_key_new(1), 16, 16, true);
+            nd_auto nd_optimizer *optimizer = sgd_of(net, 0.1, 0, 0);
+            nd_loss_scaler_options options = ND_LOSS_SCALER_OPTIONS_INIT;
+            options.scale = 1.0 / 1024; // divided by less than 1: looked at again
+            nd_auto nd_loss_scaler *scaler = nd_loss_scaler_new(&options);
+            for (size_t i = 0; i < 2; i++) {
+                nd_tensor *p = (nd_tensor *)(uintptr_t)nd_module_get_parameter_at(net, i, NULL);
+                nd_auto nd_tensor *g = nd_full(nd_get_ndim(p), nd_get_shape(p), 1.0 / 1024, ND_F32);
+                assert_ok(nd_set_grad(p, g));
+            }
+            const nd_tensor *weight = nd_module_get_parameter(net, "weight");
+            const float before = *(const float *)nd_get_data(weight);
+            nd_auto nd_manager *m = nd_manager_new(NULL, "step");
+            assert_ok(nd_manager_set_quota(m, ND_CPU, quota));
+            nd_status status = ND_OK;
+            bool stepped = false;
+            nd_with_manager(m) status = steps ? nd_loss_scaler_step(scaler, optimizer, &stepped)
+                                              : nd_loss_scaler_unscale(scaler, optimizer);
+            const float grad = *(const float *)nd_get_data(nd_get_grad(weight));
+            if (status != ND_OK) {
+                assert_int_equal(status, ND_ERROR_QUOTA);
+                assert_non_null(strstr(nd_error_get_message(), "loss_scaler_"));
+                nd_error_clear();
+                assert_true(grad == 1.0f / 1024 || (steps && grad == 1));
+                failures++;
+            } else {
+                assert_true(grad == 1);
+                assert_ptr_equal(nd_get_manager(nd_get_grad(weight)), nd_get_manager(weight));
+            }
+            assert_ok(nd_manager_set_quota(m, ND_CPU, 0));
+            if (!stepped)
+                assert_ok(nd_loss_scaler_step(scaler, optimizer, &stepped));
+            const float moved = before - *(const float *)nd_get_data(weight);
+            assert_true(fabsf(moved - 0.1f) < 1e-5f);
+        }
+    assert_true(failures > 50);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_a_scaled_loss_gives_the_same_steps),
@@ -225,6 +269,7 @@ int main(void) {
         ND_TEST(test_two_optimizers_of_one_scaler),
         ND_TEST(test_a_step_is_left_out_where_divided_gradients_are_not_finite),
         ND_TEST(test_parameters_of_f16_are_not_unscaled),
+        ND_TEST(test_a_call_that_fails_divides_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -134,6 +134,47 @@ static void test_F30_bad_arguments(void **state) {
     nd_error_clear();
 }
 
+/// A buffer that is cast has memory of its own: what it was a view of, and what is a view of what it
+/// was, have no history with it any more.
+static void test_a_buffer_that_is_cast_leaves_its_views(void **state) {
+    (void)state;
+    for (int k = 0; k < 8; k++) {
+        const bool is_base = k & 1, writes_buffer = k & 2, made_before = k & 4;
+        nd_auto nd_tensor *x = nd_zeros(ND_SHAPE(2, 4), ND_F32);
+        nd_auto nd_tensor *v = nd_select(x, 0, 0);
+        nd_tensor *buffer = is_base ? x : v, *other = is_base ? v : x;
+        nd_auto nd_module *module = nd_sequential(0, NULL);
+        assert_ok(nd_module_add_buffer(module, "b", buffer));
+        nd_auto nd_tensor *leaf = nd_ones(ND_SHAPE(4), ND_F32);
+        assert_ok(nd_set_requires_grad(leaf, true));
+        nd_auto nd_tensor *z = nd_mul_scalar(leaf, 2);
+        if (made_before) { // x has history by then
+            assert_ok(nd_add_(x, z));
+            assert_true(nd_requires_grad(v));
+        }
+        assert_ok(nd_module_cast(module, ND_F64));
+        nd_auto nd_tensor *wide = nd_cast(z, ND_F64);
+        assert_ok(nd_add_(writes_buffer ? buffer : other, writes_buffer ? wide : z));
+        nd_tensor *written = writes_buffer ? buffer : other;
+        nd_tensor *untouched = writes_buffer ? other : buffer;
+        assert_true(nd_requires_grad(written));
+        if (!made_before) {
+            assert_false(nd_requires_grad(untouched));
+            assert_null(nd_get_node(untouched));
+        }
+        nd_auto nd_tensor *loss = nd_sum(written, 0, NULL, false);
+        assert_ok(nd_backward(loss, NULL));
+    }
+    // Nothing keeps what it was a view of.
+    nd_tensor *flat = nd_zeros(ND_SHAPE(2, 1000), ND_F32), *part = nd_select(flat, 0, 0);
+    nd_auto nd_module *module = nd_sequential(0, NULL);
+    assert_ok(nd_module_add_buffer(module, "b", part));
+    nd_release(part);
+    nd_release(flat);
+    assert_ok(nd_module_cast(module, ND_BF16));
+    assert_int_equal(nd_manager_get_total_bytes(NULL), 2000);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_round_trip),
@@ -141,6 +182,7 @@ int main(void) {
         ND_TEST(test_what_does_not_fit_is_refused_whole),
         ND_TEST(test_F24_damaged_file_changes_nothing),
         ND_TEST(test_F30_bad_arguments),
+        ND_TEST(test_a_buffer_that_is_cast_leaves_its_views),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
