@@ -85,7 +85,9 @@ ND_API nd_status nd_grad(const nd_tensor *output, size_t count, const nd_tensor 
 /// hook left: the pass fails with that error. A hook that fails at something and keeps the gradient
 /// all the same calls nd_error_clear(). What it computes is recorded where the pass is (create_graph),
 /// and inside nd_enable_grad. `context` (may be NULL) is an edge of x: a hook that
-/// captures x makes a cycle, which the collector finds.
+/// captures x makes a cycle, which the collector finds. A hook is of the value that x has when it is
+/// added: once x is written in place it gets the gradient of the value before, and none where what x
+/// is a view of is written by others.
 typedef nd_tensor *(*nd_hook)(const nd_tensor *grad, const nd_object *context);
 /// Adds a hook to x, called after those that are there already, in the same short time however many
 /// these are. Errors: ND_ERROR_STATE (x requires no gradient), ND_ERROR_CLOSED,
@@ -94,11 +96,13 @@ ND_API nd_status nd_register_hook(nd_tensor *x, nd_hook hook, const void *contex
 /// nd_register_hook() for a hook that nd_remove_hook() shall remove: writes what to remove it by to
 /// `ret_id`, which is never 0. With NULL in its place the hook stays until nd_remove_hooks().
 ND_API nd_status nd_add_hook(nd_tensor *x, nd_hook hook, const void *context, uint64_t *ret_id);
-/// Removes one hook of x, and the edge to its context, in the same short time whichever it is. A
-/// pass that is running the hooks of x just then may still call it. Errors:
-/// ND_ERROR_INVALID_ARGUMENT (x has no such hook: it was removed, or is another tensor's).
+/// Removes one hook of x, and the edge to its context, in the same short time whichever it is, and one
+/// that x got before it was written in place, which is looked for write by write. A pass that is
+/// running the hooks of x just then may still call it. Errors: ND_ERROR_INVALID_ARGUMENT (x has no
+/// such hook: it was removed, is another tensor's, or of a value that nothing leads to any more).
 ND_API nd_status nd_remove_hook(nd_tensor *x, uint64_t id);
-/// Removes all hooks of x, and the edges to their contexts.
+/// Removes all hooks of x, and the edges to their contexts, but those of values that x had before it
+/// was written in place.
 ND_API nd_status nd_remove_hooks(nd_tensor *x);
 
 /// User-defined differentiable function. Set size and version = 1. `forward` runs unrecorded and
@@ -108,7 +112,8 @@ ND_API nd_status nd_remove_hooks(nd_tensor *x);
 /// gradient, beside an error, fails the pass with that, whatever backward answers. `context` is an
 /// object of the user's (may be NULL) that the node holds as an edge: its type supplies `traverse`,
 /// and both functions may keep saved tensors in it. The struct must outlive every graph it was
-/// applied in.
+/// applied in. An output that shares memory with an input, or with another output, is copied: a write
+/// in place would change both.
 typedef struct nd_function {
     uint32_t size;    ///< sizeof(nd_function)
     uint32_t version; ///< 1
@@ -127,7 +132,8 @@ ND_API nd_status nd_function_apply(const nd_function *function, const void *cont
                                    const nd_tensor *const *inputs, size_t noutputs,
                                    nd_tensor **ret_outputs);
 
-/// What nd_gradcheck() checks: maps `count` inputs to one owned tensor; NULL on error.
+/// What nd_gradcheck() checks: maps `count` inputs to one owned tensor; NULL on error. NULL without one
+/// is ND_ERROR_INVALID_ARGUMENT.
 typedef nd_tensor *(*nd_gradcheck_function)(size_t count, const nd_tensor *const *inputs,
                                             void *data);
 /// Compares analytic gradients with central differences. `f` maps inputs (f64; f32 wants a larger

@@ -95,8 +95,9 @@ typedef struct nd_attention_options {
 /// keys, h / g neighbours each (Ainslie et al. 2023); without heads: [l, e], [s, e], [s, v]. mask
 /// broadcasts to [..., h, l, s]: bool, true where a query sees a key, or floats to be added; or
 /// NULL. A query that sees nothing gives 0. What is hidden takes part with weight 0, as in the
-/// formula, so that NaN and infinities of hidden values, and of keys in gradients and below a mask of
-/// floats, become NaN. Options NULL: as ND_ATTENTION_OPTIONS_INIT.
+/// formula, or is left out, which depends on sizes, dtype and device: NaN and infinities of hidden
+/// values, and of keys in gradients and below a mask of floats, may become NaN. Options NULL: as
+/// ND_ATTENTION_OPTIONS_INIT.
 ///
 /// Memory grows with l + s, not with their product, forward and backward, which computes the scores
 /// again; but a backward pass with create_graph keeps them.

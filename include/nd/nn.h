@@ -478,14 +478,16 @@ ND_API int64_t nd_schedule_get_steps(const nd_schedule *schedule);
 
 /// What nd_checkpoint() runs: maps `count` inputs to one owned tensor; NULL on error. It is run a
 /// second time by the backward pass, perhaps on another thread, and must compute the same then;
-/// keys that modules draw (nd_module_next_key) are the same ones.
+/// keys that modules draw (nd_module_next_key) are the same ones. The first run is not recorded: what
+/// asks for history in it finds none.
 typedef nd_tensor *(*nd_checkpoint_function)(const nd_object *context, size_t count,
                                              const nd_tensor *const *inputs);
 /// y = function(context, inputs), of which only the inputs are kept for the backward pass, not what
 /// is computed in between; the backward pass computes it again. Gradients are the same to the bit,
 /// but for the order of their sums those of higher order, and of what is used several times. Every tensor that shall have a gradient is
-/// an input. `context` (an object, may be NULL) is held by the graph. Error in the backward pass: an
-/// input was changed in place since.
+/// an input, and writes none of them. `context` (an object, may be NULL) is held by the graph. A
+/// result that shares memory with an input is copied. Error in the backward pass: an input was changed
+/// in place since.
 ND_API nd_tensor *nd_checkpoint(nd_checkpoint_function function, const void *context, size_t count,
                                 const nd_tensor *const *inputs) ND_OWNED;
 /// nd_checkpoint() of nd_module_forward(module, x): the module's parameters have gradients too.
@@ -503,7 +505,8 @@ ND_API nd_status nd_clip_grad_norm(const nd_module *module, double limit, double
 ND_API nd_status nd_clip_grad_value(const nd_module *module, double limit);
 
 /// Moving averages of the parameters that a module has now, which are what they begin with; f64 for
-/// f64, else f32. decay is at least 0 and below 1; 0.999 is usual.
+/// f64, else f32. decay is at least 0 and below 1; 0.999 is usual. They stay where they are: while a
+/// parameter is on another device than they are, what is asked of them is ND_ERROR_DEVICE.
 ND_API nd_ema *nd_ema_new(const nd_module *module, double decay) ND_OWNED;
 /// average = decay average + (1 - decay) parameter, for all of them.
 ND_API nd_status nd_ema_update(nd_ema *ema);

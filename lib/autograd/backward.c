@@ -1,6 +1,7 @@
 // nd_backward and nd_grad: checks, the pass, and what becomes of its gradients. Nothing that a user
 // can see changes before everything that can fail has succeeded.
 #include "lib/autograd/backward.h"
+#include "lib/autograd/leaves.h"
 #include "lib/base/alloc.h"
 #include "lib/base/cancel.h"
 #include "lib/base/error.h"
@@ -233,14 +234,15 @@ static nd_status make_targets(nd_pass *pass, const nd_tensor *const *inputs, siz
     return ND_OK;
 }
 
-/// Settles the gradients found; zeros for inputs that were reached by zero gradients only.
+/// Settles the gradients found; zeros for inputs that were reached by zero gradients only, but in the
+/// pass of a checkpoint, where these have none, as without it.
 static nd_status complete_targets(nd_pass *pass, const nd_tensor *const *inputs,
                                   bool allow_unused) {
     for (size_t i = 0; i < pass->target_count; i++) {
         nd_target *target = &pass->targets[i];
         if (target->gradient) {
             target->gradient = nd__gradient_settle("grad", nd_steal(&target->gradient), NULL);
-        } else if (target->reached) {
+        } else if (target->reached && !nd__leaves_are_parts) {
             nd_node_input described = nd__gradient_describe(inputs[i]);
             target->gradient = nd__rules_zeros_of(inputs[i], &described);
         } else if (allow_unused) {

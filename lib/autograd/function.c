@@ -2,8 +2,9 @@
 // calling backward as that node's rule.
 //
 // A function's code is not trusted: what it returns is checked, what it leaves behind on failure is
-// released, and an output that is an input, another output, or already has history gets an alias
-// of its own, so that recording never changes a tensor that somebody else holds as theirs.
+// released, and an output that already has history gets an alias of its own, so that recording never
+// changes a tensor that somebody else holds as theirs. One that shares memory with an input, or with
+// another output, is copied: a write to one of the two would change both, and the history of one.
 #include "lib/autograd/rules.h"
 #include "lib/base/alloc.h"
 #include "lib/base/cancel.h"
@@ -21,8 +22,9 @@ static nd_status run_forward(const nd_function *function, nd_object *context,
                              size_t noutputs);
 static nd_status own_outputs(const nd_function *function, const nd_tensor *const *inputs,
                              size_t ninputs, nd_tensor **outputs, size_t noutputs);
-static bool needs_alias(const nd_tensor *output, const nd_tensor *const *inputs, size_t ninputs,
-                        nd_tensor *const *outputs, size_t before);
+static bool has_history(const nd_tensor *output);
+static bool shares_memory(const nd_tensor *output, const nd_tensor *const *inputs, size_t ninputs,
+                          nd_tensor *const *outputs, size_t before);
 static nd_status user_failure(const char *name, const char *part, nd_status status);
 
 nd_status nd_function_apply(const nd_function *function, const void *context, size_t ninputs,
@@ -145,26 +147,29 @@ static nd_status own_outputs(const nd_function *function, const nd_tensor *const
             nd__tensor_check_operand(function->name, "an output of forward", outputs[i]);
         if (status != ND_OK)
             return status;
-        if (needs_alias(outputs[i], inputs, ninputs, outputs, i)) {
-            nd_tensor *alias = nd_detach(outputs[i]);
-            if (!alias)
+        const bool is_shared = shares_memory(outputs[i], inputs, ninputs, outputs, i);
+        if (is_shared || has_history(outputs[i])) {
+            nd_tensor *own = is_shared ? nd_clone(outputs[i]) : nd_detach(outputs[i]);
+            if (!own)
                 return nd_error_get_status();
             nd_release(outputs[i]);
-            outputs[i] = alias;
+            outputs[i] = own;
         }
     }
     return ND_OK;
 }
 
-static bool needs_alias(const nd_tensor *output, const nd_tensor *const *inputs, size_t ninputs,
-                        nd_tensor *const *outputs, size_t before) {
-    if (output->node || output->base || nd__tensor_has_own(output, ND__GRAD_REQUIRED))
-        return true;
+static bool has_history(const nd_tensor *output) {
+    return output->node || output->base || nd__tensor_has_own(output, ND__GRAD_REQUIRED);
+}
+
+static bool shares_memory(const nd_tensor *output, const nd_tensor *const *inputs, size_t ninputs,
+                          nd_tensor *const *outputs, size_t before) {
     for (size_t i = 0; i < ninputs; i++)
-        if (output == inputs[i])
+        if (output == inputs[i] || nd__tensor_share_storage(output, inputs[i]))
             return true;
     for (size_t i = 0; i < before; i++)
-        if (output == outputs[i])
+        if (output == outputs[i] || nd__tensor_share_storage(output, outputs[i]))
             return true;
     return false;
 }

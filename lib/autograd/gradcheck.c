@@ -128,18 +128,27 @@ static nd_tensor *weighted_sum(const nd_tensor *x, uint64_t seed) {
     return nd_sum(product, 0, NULL, false);
 }
 
+/// What the program's function makes of the copies; NULL with an error.
+static nd_tensor *result_of(const nd_check *check) {
+    const unsigned errors = nd__error_count();
+    nd_tensor *result =
+        check->f(check->count, (const nd_tensor *const *)check->copies, check->data);
+    if (!result && nd__error_count() == errors)
+        nd__error(ND_ERROR_INVALID_ARGUMENT,
+                  "gradcheck: the function gave no result and set no error");
+    return result;
+}
+
 /// The number that is differentiated, from the copies. Order 2: made of first gradients.
 static nd_tensor *value_of(const nd_check *check) {
     if (check->order == 2)
         return gradient_value_of(check);
-    nd_auto nd_tensor *result =
-        check->f(check->count, (const nd_tensor *const *)check->copies, check->data);
+    nd_auto nd_tensor *result = result_of(check);
     return weighted_sum(result, 1);
 }
 
 static nd_tensor *gradient_value_of(const nd_check *check) {
-    nd_auto nd_tensor *result =
-        check->f(check->count, (const nd_tensor *const *)check->copies, check->data);
+    nd_auto nd_tensor *result = result_of(check);
     nd_auto nd_tensor *value = weighted_sum(result, 1);
     if (!value)
         return NULL;

@@ -23,8 +23,9 @@
 #include "lib/tensor/shape.h"
 
 typedef struct nd_hook_entry {
-    nd_hook hook;       ///< NULL: not in use
-    nd_object *context; ///< edge, or NULL
+    nd_hook hook;        ///< NULL: not in use
+    nd_object *context;  ///< edge, or NULL
+    const nd_tensor *of; ///< whose: compared, never followed
     uint64_t id;
     uint32_t output_index;
     uint32_t next, previous; ///< entries, or NONE
@@ -53,9 +54,9 @@ static nd_hooks *hooks_in(nd_object *const *slot);
 static bool has_room(const nd_hooks *hooks);
 static nd_status make_room(const char *operation, nd_tensor *x, nd_object **slot,
                            uint32_t capacity);
-static uint64_t put(nd_hooks *hooks, nd_hook hook, nd_object *context, uint32_t output_index);
+static uint64_t put(nd_hooks *hooks, nd_hook hook, nd_object *context, const nd_tensor *x);
 static nd_object *take(nd_hooks *hooks, uint32_t place);
-static nd_object *drop_if_empty(nd_tensor *x, nd_object **slot);
+static nd_object *drop_if_empty(nd_object *owner, nd_object **slot);
 
 static const nd_type hooks_type = {
     .size = sizeof(nd_type),
@@ -79,7 +80,7 @@ static nd_status add(const char *operation, nd_tensor *x, nd_hook hook, const vo
         nd__gradient_lock();
         nd_hooks *hooks = hooks_in(slot);
         if (hooks && has_room(hooks))
-            id = put(hooks, hook, held, x->output_index);
+            id = put(hooks, hook, held, x);
         else if (hooks)
             capacity = 2 * hooks->capacity;
         nd__gradient_unlock();
@@ -101,24 +102,49 @@ nd_status nd_add_hook(nd_tensor *x, nd_hook hook, const void *context, uint64_t 
     return add("add_hook", x, hook, context, ret_id);
 }
 
-nd_status nd_remove_hook(nd_tensor *x, uint64_t id) {
-    nd_status status = nd__tensor_check_operand("remove_hook", "x", x);
-    if (status != ND_OK)
-        return status;
-    nd_object **slot = hooks_slot(x), *context = NULL, *list = NULL;
+/// Removes one from the list in a slot; false: it is not there.
+static bool remove_from(nd_object *owner, nd_object **slot, const nd_tensor *x, uint64_t id) {
+    nd_object *context = NULL, *list = NULL;
     uint32_t place = (uint32_t)(id % PLACES);
     nd__gradient_lock();
     nd_hooks *hooks = hooks_in(slot);
     bool found = hooks && place < hooks->used && hooks->entries[place].hook &&
-                 hooks->entries[place].id == id &&
-                 hooks->entries[place].output_index == x->output_index;
+                 hooks->entries[place].id == id && hooks->entries[place].of == x;
     if (found) {
         context = take(hooks, place);
-        list = drop_if_empty(x, slot);
+        list = drop_if_empty(owner, slot);
     }
     nd__gradient_unlock();
     nd_release(context);
     nd_release(list);
+    return found;
+}
+
+static nd_node *source_of(const nd_node *node, uint32_t input) {
+    return input < node->ninputs && node->inputs[input].source_is_node
+               ? (nd_node *)node->inputs[input].source
+               : NULL;
+}
+
+/// On the way to the values that x had before it was written in place: the write's input. What was
+/// written through a view is the second input of what its base is then, and the only one where that
+/// was all of the base.
+static nd_node *node_before(const nd_node *node, bool is_view) {
+    const bool is_scatter = node->op == ND_OP_as_strided_scatter;
+    nd_node *first = source_of(node, is_scatter && is_view);
+    return first || !is_scatter ? first : source_of(node, !is_view);
+}
+
+nd_status nd_remove_hook(nd_tensor *x, uint64_t id) {
+    nd_status status = nd__tensor_check_operand("remove_hook", "x", x);
+    if (status != ND_OK)
+        return status;
+    bool found = remove_from(hooks_owner(x), hooks_slot(x), x, id);
+    const bool is_view = nd__tensor_base(x) != NULL;
+    for (nd_node *node = x->node ? node_before(x->node, is_view) : NULL; node && !found;
+         node = node_before(node, is_view))
+        if (nd__autograd_edge_is_set(&node->hooks))
+            found = remove_from(&node->header, &node->hooks, x, id);
     return found ? ND_OK
                  : nd__error(ND_ERROR_INVALID_ARGUMENT,
                              "remove_hook: x has no hook %llu: it was removed, or is another "
@@ -151,7 +177,7 @@ nd_status nd_remove_hooks(nd_tensor *x) {
         nd_hooks *hooks = hooks_in(slot);
         taken = hooks ? take_some(hooks, x->output_index, contexts, MOST) : 0;
         if (hooks)
-            list = drop_if_empty(x, slot);
+            list = drop_if_empty(hooks_owner(x), slot);
         nd__gradient_unlock();
         for (uint32_t i = 0; i < taken; i++)
             nd_release(contexts[i]);
@@ -365,7 +391,7 @@ static nd_status make_room(const char *operation, nd_tensor *x, nd_object **slot
 }
 
 /// Adds a hook behind the others, with its context (owned, consumed). There is room.
-static uint64_t put(nd_hooks *hooks, nd_hook hook, nd_object *context, uint32_t output_index) {
+static uint64_t put(nd_hooks *hooks, nd_hook hook, nd_object *context, const nd_tensor *x) {
     static uint64_t registered; // gradient lock
     uint32_t place = hooks->unused;
     if (place != NONE)
@@ -376,8 +402,9 @@ static uint64_t put(nd_hooks *hooks, nd_hook hook, nd_object *context, uint32_t 
     nd__gate_enter();
     *entry = (nd_hook_entry){.hook = hook,
                              .context = context,
+                             .of = x,
                              .id = ++registered * PLACES + place,
-                             .output_index = output_index,
+                             .output_index = x->output_index,
                              .next = NONE,
                              .previous = hooks->last};
     if (place == hooks->used)
@@ -412,7 +439,6 @@ static nd_object *take(nd_hooks *hooks, uint32_t place) {
 }
 
 /// The list, owned, when it has no hooks any more; else NULL.
-static nd_object *drop_if_empty(nd_tensor *x, nd_object **slot) {
-    return ((nd_hooks *)*slot)->count == 0 ? nd__gradient_edge_exchange(hooks_owner(x), slot, NULL)
-                                           : NULL;
+static nd_object *drop_if_empty(nd_object *owner, nd_object **slot) {
+    return ((nd_hooks *)*slot)->count == 0 ? nd__gradient_edge_exchange(owner, slot, NULL) : NULL;
 }

@@ -12,6 +12,7 @@
 #include "lib/nn/parameters.h"
 #include "lib/ops/autocast.h"
 #include "lib/pressure/pressure_alloc.h"
+#include "lib/tensor/record.h"
 #include "lib/tensor/shape.h"
 #include <nd/autograd.h>
 #include <nd/nn.h>
@@ -74,16 +75,12 @@ static nd_tensor *alias_of(const nd_checkpoint_call *call, const nd_tensor *x, b
 /// where one comes from another.
 static _Thread_local const nd_checkpoint_call *differentiated;
 
-static nd_status input_forward(const nd_object *context, size_t ninputs,
-                               const nd_tensor *const *inputs, size_t noutputs,
-                               nd_tensor **ret_outputs);
 static nd_status input_backward(const nd_object *context, size_t noutputs,
                                 const nd_tensor *const *grad_outputs, size_t ninputs,
                                 nd_tensor **ret_grad_inputs);
 static const nd_function input_function = {.size = sizeof(nd_function),
                                            .version = 1,
                                            .name = "checkpoint_input",
-                                           .forward = input_forward,
                                            .backward = input_backward};
 
 nd_tensor *nd_checkpoint(nd_checkpoint_function function, const void *context, size_t count,
@@ -153,6 +150,16 @@ static nd_tensor *call_checkpointed(nd_checkpoint_function function, const void 
     return output;
 }
 
+/// Runs the function; NULL with an error.
+static nd_tensor *run_function(const nd_checkpoint_call *call, const nd_tensor *const *inputs) {
+    const unsigned errors = nd__error_count();
+    nd_tensor *output = call->function(call->context, call->aliased, inputs);
+    if (!output && nd__error_count() == errors)
+        nd__error(ND_ERROR_INVALID_ARGUMENT,
+                  "checkpoint: the function gave no result and set no error");
+    return output;
+}
+
 /// The first run, unrecorded; notes the keys that are drawn.
 static nd_status forward(const nd_object *context, size_t ninputs, const nd_tensor *const *inputs,
                          size_t noutputs, nd_tensor **ret_outputs) {
@@ -161,7 +168,7 @@ static nd_status forward(const nd_object *context, size_t ninputs, const nd_tens
     (void)noutputs;
     (void)ninputs;
     frames = &frame;
-    *ret_outputs = call->function(call->context, call->aliased, inputs);
+    *ret_outputs = run_function(call, inputs);
     frames = frame.outer;
     call->keys = frame.keys;
     call->key_count = frame.count;
@@ -263,22 +270,13 @@ static nd_tensor *run_again(const nd_checkpoint_call *call, nd_tensor *const *al
         .outer = frames, .replays = true, .keys = call->keys, .count = call->key_count};
     nd_autocast_block block = nd__autocast_block_begin(call->autocast);
     frames = &frame;
-    nd_tensor *output =
-        call->function(call->context, call->aliased, (const nd_tensor *const *)aliases);
+    nd_tensor *output = run_function(call, (const nd_tensor *const *)aliases);
     frames = frame.outer;
     nd__autocast_block_end(&block);
     return output;
 }
 
-/// An alias, which has the input's history for every pass but that over the call's own second run.
-static nd_status input_forward(const nd_object *context, size_t ninputs,
-                               const nd_tensor *const *inputs, size_t noutputs,
-                               nd_tensor **ret_outputs) {
-    (void)context, (void)ninputs, (void)noutputs;
-    *ret_outputs = nd_detach(inputs[0]);
-    return *ret_outputs ? ND_OK : nd_error_get_status();
-}
-
+/// An alias has the input's history for every pass but that over the call's own second run.
 static nd_status input_backward(const nd_object *context, size_t noutputs,
                                 const nd_tensor *const *grad_outputs, size_t ninputs,
                                 nd_tensor **ret_grad_inputs) {
@@ -290,17 +288,13 @@ static nd_status input_backward(const nd_object *context, size_t noutputs,
 
 /// x without its history for a plain pass, and with it when the pass itself is recorded.
 static nd_tensor *alias_of(const nd_checkpoint_call *call, const nd_tensor *x, bool recorded) {
-    if (recorded && nd_requires_grad(x)) {
-        nd_tensor *alias = NULL;
-        nd_function_apply(&input_function, call, 1, &x, 1, &alias);
-        return alias;
-    }
-    nd_tensor *alias = nd_detach(x);
-    if (alias && nd_requires_grad(x) && nd_set_requires_grad(alias, true) != ND_OK) {
-        nd_release(alias);
-        return NULL;
-    }
-    return alias;
+    nd_auto nd_tensor *alias = nd_detach(x);
+    if (!alias || !nd_requires_grad(x))
+        return nd_steal(&alias);
+    nd_status status = recorded
+                           ? nd__record_function(&input_function, &call->header, &alias, 1, &x, 1)
+                           : nd_set_requires_grad(alias, true);
+    return status == ND_OK ? nd_steal(&alias) : NULL;
 }
 
 // -------------------------------------------------------------------------------------------------

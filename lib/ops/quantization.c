@@ -109,9 +109,10 @@ static int64_t row_length(const nd_tensor *values) {
     return values->shape[values->ndim - 1] * (values->dtype == ND_U8 ? 2 : 1);
 }
 
-/// Checks all three and writes the size of a group.
+/// Checks all three and writes the size of a group. `empty`: without elements along the last axis there
+/// are no groups.
 static nd_status check_weight(const char *name, const nd_tensor *values, const nd_tensor *scales,
-                              const nd_tensor *zeros, int64_t *ret_group) {
+                              const nd_tensor *zeros, bool empty, int64_t *ret_group) {
     nd_status status = check_dtypes(name, values, scales, zeros);
     if (status != ND_OK)
         return status;
@@ -121,13 +122,14 @@ static nd_status check_weight(const char *name, const nd_tensor *values, const n
     for (int i = 0; i < last && fits; i++)
         fits = scales->shape[i] == values->shape[i];
     int64_t groups = fits ? scales->shape[last] : 0, k = fits ? row_length(values) : 0;
-    if (groups == 0 || k == 0 || k % groups != 0)
+    const bool is_empty = empty && fits && groups == 0 && k == 0;
+    if (!is_empty && (groups == 0 || k == 0 || k % groups != 0))
         return nd__error(ND_ERROR_SHAPE,
                          "%s: scales has shape %s and values %s; they must agree but for the last "
                          "axis, along which the groups divide the elements",
                          name, nd__shape_text(a, scales->ndim, scales->shape),
                          nd__shape_text(b, values->ndim, values->shape));
-    *ret_group = k / groups;
+    *ret_group = is_empty ? 2 : k / groups; // what an int4 row may have
     if (values->dtype == ND_U8 && *ret_group % 2 != 0)
         return nd__error(ND_ERROR_SHAPE,
                          "%s: a group of int4 has %lld elements and must have an even number", name,
@@ -168,7 +170,7 @@ nd_tensor *nd_dequantize(const nd_tensor *values, const nd_tensor *scales, const
                          nd_dtype dtype) {
     ND__ERROR_NAMED("dequantize");
     int64_t group;
-    if (check_weight("dequantize", values, scales, zeros, &group) != ND_OK)
+    if (check_weight("dequantize", values, scales, zeros, true, &group) != ND_OK)
         return NULL;
     if ((unsigned)dtype >= ND_DTYPE_COUNT || !nd__dtype_is_float(dtype)) {
         nd__error(ND_ERROR_DTYPE, "dequantize: dtype is %s and must be of floats",
@@ -424,7 +426,7 @@ nd_tensor *nd_quantized_linear(const nd_tensor *x, const nd_tensor *values, cons
     const char *name = "quantized_linear";
     int64_t group;
     nd_dtype wide;
-    if (check_weight(name, values, scales, zeros, &group) != ND_OK ||
+    if (check_weight(name, values, scales, zeros, false, &group) != ND_OK ||
         check_product(name, x, values, bias, &wide) != ND_OK)
         return NULL;
     nd_auto nd_tensor *x_wide = nd__operands_as_dtype(x, wide);

@@ -137,6 +137,9 @@ nd_status nd_set_requires_grad(nd_tensor *x, bool requires_grad) {
         return nd__error(ND_ERROR_DTYPE,
                          "set_requires_grad: a tensor of %s has no gradient; floats do",
                          nd_dtype_get_name(x->dtype));
+    nd_storage *storage = nd__tensor_storage_now(x);
+    if (requires_grad && storage && (x->base || nd__tensor_has_own(x, ND__GRAD_CUT)))
+        storage->shows_leaf = true; // for good: nobody asks whether the leaf is still there
     if (requires_grad && x->base) {
         nd__borrow_settle((nd__stored *)x);
         nd_edge_clear(&x->base); // a leaf has its own history

@@ -127,6 +127,12 @@ nd_status nd__rebase_refresh(const nd_tensor *x) {
 
 nd_status nd__rebase_check_cut(const char *operation, const nd_tensor *x) {
     const nd_storage *storage = nd__tensor_storage_now(x);
+    if (!nd__node_recording_off && storage && storage->shows_leaf)
+        return nd__error(ND_ERROR_STATE,
+                         "%s: x shares memory with a view that was made a leaf which requires a "
+                         "gradient, and whose history would miss this write; write it inside "
+                         "nd_no_grad, or write a clone",
+                         operation);
     if (nd__node_recording_off || !nd__tensor_has_own(x, ND__GRAD_CUT) || !storage ||
         nd_get_count(&storage->accounted.header) == 1)
         return ND_OK;

@@ -52,10 +52,12 @@ static void describe(nd_node_input *slot, const nd_tensor *x) {
 
 /// Whether a view's history ends in a leaf still, which no recorded write has changed.
 static bool shows_a_leaf(const nd_node *node) {
-    while (nd__record_is_view(node) && node->inputs[0].source_is_node)
-        node = (const nd_node *)node->inputs[0].source;
+    while (node && nd__record_is_view(node) && node->inputs[0].source_is_node)
+        node = (const nd_node *)node->inputs[0].source; // NULL once the node was closed
+    if (!node || !nd__record_is_view(node))
+        return false;
     const nd_tensor *leaf = (const nd_tensor *)node->inputs[0].source;
-    return nd__record_is_view(node) && leaf && !leaf->node;
+    return leaf && !leaf->node;
 }
 
 /// A recorded view is only usable while its history tells how its values came about: one that

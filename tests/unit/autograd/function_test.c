@@ -438,6 +438,65 @@ static void test_function_arguments(void **state) {
     nd_error_clear();
 }
 
+static nd_status forward_that_shares(const nd_object *context, size_t ninputs,
+                                     const nd_tensor *const *inputs, size_t noutputs,
+                                     nd_tensor **ret_outputs) {
+    (void)ninputs;
+    const context_data *data = nd_object_get_data(context);
+    for (size_t i = 0; i < noutputs; i++) {
+        ret_outputs[i] = data->what == 0   ? nd_retain(inputs[0])
+                         : data->what == 1 ? nd_slice(inputs[0], 0, 3, 1, 0)
+                         : i == 0          ? nd_clone(inputs[0])
+                                           : nd_slice(ret_outputs[0], 0, 3, 1, 0);
+        if (!ret_outputs[i])
+            return nd_error_get_status();
+    }
+    return ND_OK;
+}
+
+static nd_status backward_that_adds(const nd_object *context, size_t noutputs,
+                                    const nd_tensor *const *grad_outputs, size_t ninputs,
+                                    nd_tensor **ret_grad_inputs) {
+    (void)context, (void)ninputs;
+    nd_tensor *sum = NULL;
+    for (size_t i = 0; i < noutputs; i++)
+        if (grad_outputs[i]) {
+            nd_tensor *next = sum ? nd_add(sum, grad_outputs[i]) : nd_retain(grad_outputs[i]);
+            nd_release(sum);
+            sum = next;
+        }
+    ret_grad_inputs[0] = sum;
+    return ND_OK;
+}
+
+static const nd_function sharing = {sizeof(nd_function), 1, "sharing", forward_that_shares,
+                                    backward_that_adds};
+
+/// A write to an output changes neither the input, nor another output, nor a leaf.
+static void test_outputs_that_share_memory_are_copied(void **state) {
+    (void)state;
+    for (int what = 0; what < 3; what++)
+        for (int of_leaf = 0; of_leaf < 2; of_leaf++) {
+            nd_auto nd_object *context = new_context();
+            ((context_data *)nd_object_get_data(context))->what = what;
+            nd_auto nd_tensor *x = make_leaf(VALUES(1, 1, 1));
+            nd_auto nd_tensor *b = of_leaf ? nd_retain(x) : nd_mul_scalar(x, 1);
+            nd_tensor *y[2];
+            const nd_tensor *inputs[] = {b};
+            assert_ok(nd_function_apply(&sharing, context, 1, inputs, 2, y));
+            assert_ok(nd_mul_scalar_(y[0], 3));
+            assert_values(b, VALUES(1, 1, 1));
+            assert_values(y[0], VALUES(3, 3, 3));
+            assert_values(y[1], VALUES(1, 1, 1));
+            nd_auto nd_tensor *square = nd_square(b), *both = nd_add(y[0], y[1]);
+            nd_auto nd_tensor *all = nd_add(square, both), *loss = total(all);
+            assert_ok(nd_backward(loss, NULL));
+            assert_values(nd_get_grad(x), VALUES(6, 6, 6)); // 2 x + 3 + 1
+            nd_release(y[0]);
+            nd_release(y[1]);
+        }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_G17_sibling_outputs_of_one_node),
@@ -448,6 +507,7 @@ int main(void) {
         ND_TEST(test_failing_backward),
         ND_TEST(test_null_of_a_failure_is_not_zero),
         ND_TEST(test_function_arguments),
+        ND_TEST(test_outputs_that_share_memory_are_copied),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -350,6 +350,26 @@ static void test_gradcheck_arguments(void **state) {
     nd_no_grad assert_ok(nd_gradcheck(cube, NULL, 1, &input, 1, 1e-6, 1e-4));
 }
 
+static nd_tensor *gives_nothing(size_t count, const nd_tensor *const *inputs, void *data) {
+    (void)count;
+    int *runs = data;
+    return (*runs)-- > 0 ? nd_square(inputs[0]) : NULL;
+}
+
+/// A check that has checked nothing does not pass.
+static void test_gradcheck_of_a_function_that_gives_nothing(void **state) {
+    (void)state;
+    nd_auto nd_tensor *x = make_leaf(VALUES(1, 2));
+    const nd_tensor *inputs[] = {x};
+    for (int order = 1; order <= 2; order++)
+        for (int runs = 0; runs < 4; runs++) {
+            int left = runs;
+            assert_int_equal(nd_gradcheck(gives_nothing, &left, 1, inputs, order, 1e-6, 1e-4),
+                             ND_ERROR_INVALID_ARGUMENT);
+            nd_error_clear();
+        }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_functional_form),
@@ -365,6 +385,7 @@ int main(void) {
         ND_TEST(test_ties_share_the_gradient),
         ND_TEST(test_gradcheck_tells_right_from_wrong),
         ND_TEST(test_gradcheck_arguments),
+        ND_TEST(test_gradcheck_of_a_function_that_gives_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

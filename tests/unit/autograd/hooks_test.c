@@ -483,6 +483,37 @@ static void test_leaf_that_a_hook_closes_gets_no_gradient(void **state) {
     assert_null(nd_get_grad(other));
 }
 
+/// A hook of a value that was written over since is removed, whose context nobody holds then.
+static void test_a_hook_from_before_a_write_is_removed(void **state) {
+    (void)state;
+    for (int how = 0; how < 5; how++)
+        for (int removed = 0; removed < 2; removed++) {
+            nd_auto nd_tensor *x = make_leaf(VALUES(1, 1, 1));
+            nd_auto nd_tensor *b = nd_mul_scalar(x, 1);
+            nd_auto nd_tensor *view = nd_slice(b, 0, 3, 1, 0);
+            nd_tensor *hooked = how < 3 ? b : view;
+            nd_auto nd_object *log = new_log();
+            uint64_t id;
+            assert_ok(nd_add_hook(hooked, note, log, &id));
+            // Of b: written itself, twice, through a view. Of the view: through it, twice.
+            assert_ok(nd_mul_scalar_(how < 2 ? b : view, 2));
+            if (how == 1 || how == 4)
+                assert_ok(nd_mul_scalar_(how == 1 ? b : view, 2));
+            if (removed) {
+                nd_auto nd_tensor *other = nd_mul_scalar(hooked, 1);
+                assert_int_equal(nd_remove_hook(other, id), ND_ERROR_INVALID_ARGUMENT);
+                nd_error_clear();
+                assert_ok(nd_remove_hook(hooked, id));
+                assert_int_equal(nd_get_count(log), 1);
+                assert_int_equal(nd_remove_hook(hooked, id), ND_ERROR_INVALID_ARGUMENT);
+                nd_error_clear();
+            }
+            nd_auto nd_tensor *loss = total(b);
+            assert_ok(nd_backward(loss, NULL));
+            assert_int_equal(read_log(log)->calls, !removed);
+        }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_hook_sees_the_sum_of_all_paths),
@@ -501,6 +532,7 @@ int main(void) {
         ND_TEST(test_G12_leaf_hook_that_captured_its_leaf),
         ND_TEST(test_G12_result_hook_that_captured_its_result),
         ND_TEST(test_G12_freed_at_the_boundary_when_on),
+        ND_TEST(test_a_hook_from_before_a_write_is_removed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

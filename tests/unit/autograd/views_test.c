@@ -223,6 +223,61 @@ static void test_views_die_beside_collections(void **state) {
     }
 }
 
+/// What lies between a view and its leaf is closed: nothing is followed there.
+static void test_a_view_of_a_view_whose_history_is_closed(void **state) {
+    (void)state;
+    for (int writes = 0; writes < 2; writes++)
+        for (int disposes = 0; disposes < 2; disposes++) {
+            nd_auto nd_manager *m = nd_manager_new(NULL, "m");
+            nd_tensor *x = NULL, *v = NULL, *u = NULL;
+            nd_with_manager(m) {
+                x = make_leaf(VALUES(1, 2, 3, 4));
+                v = nd_slice(x, 0, 3, 1, 0);
+                u = nd_slice(v, 0, 2, 1, 0);
+            }
+            assert_ok(nd_manager_attach(nd_manager_get_root(), u));
+            if (writes)
+                nd_no_grad assert_ok(nd_mul_scalar_(x, 2));
+            if (disposes)
+                assert_ok(nd_manager_dispose(m, NULL));
+            else
+                assert_ok(nd_close((nd_object *)(uintptr_t)nd_get_node(u)));
+            nd_auto nd_tensor *square = nd_square(u);
+            assert_int_equal(square == NULL, writes);
+            assert_int_equal(nd_mul_scalar_(u, 2), ND_ERROR_STATE);
+            nd_error_clear();
+            nd_no_grad assert_ok(nd_mul_scalar_(u, 2));
+            nd_release(x);
+            nd_release(v);
+            nd_release(u);
+        }
+}
+
+/// A constant whose view is a leaf gets no history, which the leaf would miss.
+static void test_a_write_below_a_view_that_is_a_leaf_is_refused(void **state) {
+    (void)state;
+    for (int unrecorded = 0; unrecorded < 2; unrecorded++) {
+        nd_auto nd_tensor *c = nd_ones(ND_SHAPE(4), ND_F64);
+        nd_tensor *v = NULL;
+        if (unrecorded)
+            nd_no_grad v = nd_slice(c, 0, 2, 1, 0);
+        else
+            v = nd_slice(c, 0, 2, 1, 0);
+        nd_auto nd_tensor *sibling = nd_slice(c, 2, 4, 1, 0);
+        nd_auto nd_tensor *w = make_leaf(VALUES(3, 3, 3, 3)), *few = make_leaf(VALUES(3, 3));
+        assert_ok(nd_set_requires_grad(v, true));
+        assert_int_equal(nd_mul_(c, w), ND_ERROR_STATE);
+        assert_int_equal(nd_mul_(sibling, few), ND_ERROR_STATE);
+        nd_error_clear();
+        assert_values(c, VALUES(1, 1, 1, 1));
+        nd_no_grad assert_ok(nd_mul_(c, w));
+        nd_auto nd_tensor *square = nd_square(v), *loss = total(square);
+        assert_ok(nd_backward(loss, NULL));
+        assert_values(nd_get_grad(v), VALUES(6, 6));
+        nd_release(v);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_the_base_and_other_views_follow_a_write),
@@ -234,6 +289,8 @@ int main(void) {
         ND_TEST(test_a_view_as_a_leaf),
         ND_TEST(test_threads_use_a_stale_view),
         ND_TEST(test_views_die_beside_collections),
+        ND_TEST(test_a_view_of_a_view_whose_history_is_closed),
+        ND_TEST(test_a_write_below_a_view_that_is_a_leaf_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

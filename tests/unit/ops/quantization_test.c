@@ -435,6 +435,23 @@ static void test_operands_that_do_not_fit(void **state) {
                    "dequantize");
 }
 
+/// As the reader of GGUF gives it.
+static void test_rows_without_elements(void **state) {
+    (void)state;
+    static const nd_dtype dtypes[] = {ND_I8, ND_U8};
+    for (int d = 0; d < 2; d++) {
+        nd_auto nd_tensor *values = nd_zeros(ND_SHAPE(5, 0), dtypes[d]);
+        nd_auto nd_tensor *scales = nd_zeros(ND_SHAPE(5, 0), ND_F16);
+        nd_auto nd_tensor *weight = nd_dequantize(values, scales, NULL, ND_F32);
+        assert_handle(weight);
+        assert_int_equal(nd_get_shape(weight)[0], 5);
+        assert_int_equal(nd_get_shape(weight)[1], 0);
+        nd_auto nd_tensor *one = nd_zeros(ND_SHAPE(5, 1), ND_F16);
+        assert_null(nd_dequantize(values, one, NULL, ND_F32));
+        nd_error_clear();
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_elements_are_near_what_stands_for_them),
@@ -449,6 +466,7 @@ int main(void) {
         ND_TEST(test_gradients),
         ND_TEST(test_weights_that_cannot_be_quantized),
         ND_TEST(test_operands_that_do_not_fit),
+        ND_TEST(test_rows_without_elements),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
