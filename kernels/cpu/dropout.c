@@ -57,6 +57,8 @@ static void drop_blocks(void *context, int64_t begin, int64_t end) {
 nd_status nd__cpu_dropout(const nd_kernel_call *call) {
     const nd_operand *out = &call->operand[0], *x = &call->operand[1];
     const double p = call->attrs.f[0];
+    if (nd__float_index(out->dtype) < 0 && out->dtype != ND_F16 && out->dtype != ND_BF16)
+        return ND_ERROR_UNSUPPORTED;
     dropout_work work = {.x = (const char *)x->data,
                          .out = (char *)out->data,
                          .dtype = out->dtype,

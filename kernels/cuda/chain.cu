@@ -166,9 +166,9 @@ template <class T> struct Chains {
     case ND_OP_##name:                      \
         unary(unary_##name<T>{p, (T)0}, a); \
         break;
-#define ND_CHAIN_BINARY(name)              \
-    case ND_OP_##name:                     \
-        binary(binary_##name<T>{p}, a, b); \
+#define ND_CHAIN_BINARY(name)                    \
+    case ND_OP_##name:                           \
+        binary(binary_##name<T>{p, (T)0}, a, b); \
         break;
 #define ND_CHAIN_ROWS          \
     ND_CHAIN_UNARY(add_scalar) \

@@ -1,4 +1,4 @@
-// DROPOUT: the kernel for CUDA beside products with the CPU's random numbers, bit for bit.
+// DROPOUT: the kernels of both backends beside products with the CPU's random numbers, bit for bit.
 #include "tests/elements.h"
 #include "tests/unit/cuda_host/harness.h"
 #include "tests/unit/cuda_host/tests.h"
@@ -40,7 +40,9 @@ static void dropout_agrees(nd_dtype dtype, const int64_t *shape, const int64_t *
                     element_as_double(call.operand[1].data, dtype,
                                       i / shape[1] * strides[0] + i % shape[1] * strides[1]),
                     numbers[i] >= (float)p, p);
-    assert_int_equal(run_on_cpu(&call), ND_ERROR_UNSUPPORTED);
+    assert_int_equal(run_on_cpu(&call), ND_OK);
+    compare_values(&call, 0, count, expected.data, call.operand[0].data, 0);
+    call.operand[0] = contiguous(&call, values(dtype, count), dtype);
     assert_int_equal(run_on_cuda(&call), ND_OK);
     compare_values(&call, 0, count, expected.data, call.operand[0].data, 0);
     count_compared(call.op);
@@ -67,5 +69,6 @@ void test_dropout_agrees(void **state) {
     call.operand[0] = contiguous(&call, values(ND_I32, 4), ND_I32);
     call.operand[1] = call.operand[0];
     assert_int_equal(run_on_cuda(&call), ND_ERROR_UNSUPPORTED);
+    assert_int_equal(run_on_cpu(&call), ND_ERROR_UNSUPPORTED);
     free_values();
 }
