@@ -10,32 +10,6 @@
 #include <nd/autograd.h>
 #include <nd/manipulation.h>
 
-/// Which element of `size` stands at place `at` before, in or behind them.
-static int64_t source_of(nd_padding mode, int64_t at, int64_t size) {
-    if (at >= 0 && at < size)
-        return at;
-    if (mode == ND_PADDING_CIRCULAR)
-        return at < 0 ? at + size : at - size;
-    if (mode == ND_PADDING_REFLECT)
-        return at < 0 ? -at : 2 * (size - 1) - at;
-    return at < 0 ? 0 : size - 1;
-}
-
-/// Elements start ... start + count - 1 along an axis, where what is outside of x is as the mode
-/// says.
-static nd_tensor *taken(const char *name, const nd_tensor *x, int axis, int64_t start,
-                        int64_t count, nd_padding mode) {
-    const nd_device host = {ND_CPU, 0};
-    nd_auto nd_tensor *index = nd__tensor_result(name, &x, 1, host, ND_I64, 1, &count);
-    if (!index)
-        return NULL;
-    int64_t *places = index->data;
-    for (int64_t i = 0; i < count; i++)
-        places[i] = source_of(mode, start + i, x->shape[axis]);
-    nd_auto nd_tensor *there = nd__copy_to(name, index, x->device);
-    return nd_take(x, there, axis);
-}
-
 // -------------------------------------------------------------------------------------------------
 // padding
 
@@ -163,19 +137,47 @@ static nd_tensor *pad_with_number(const nd_tensor *x, nd_number value, int naxes
     return nd__record(ND_OP_as_strided_scatter, nd_steal(&result), inputs, 2, &window);
 }
 
+/// `count` elements, at least one, that the mode puts before x or behind it along an axis.
+static nd_tensor *border(const nd_tensor *x, int axis, bool behind, int64_t count,
+                         nd_padding mode) {
+    const int64_t size = x->shape[axis];
+    if (mode == ND_PADDING_CIRCULAR)
+        return behind ? nd_slice(x, 0, count, 1, axis) : nd_slice(x, size - count, size, 1, axis);
+    if (mode == ND_PADDING_REFLECT) {
+        const int64_t first = behind ? size - 1 - count : 1;
+        nd_auto nd_tensor *part = nd_slice(x, first, first + count, 1, axis);
+        return part ? nd_flip(part, 1, &axis) : NULL;
+    }
+    nd_auto nd_tensor *last =
+        behind ? nd_slice(x, size - 1, size, 1, axis) : nd_slice(x, 0, 1, 1, axis);
+    int64_t shape[ND_MAX_DIMS];
+    for (int i = 0; i < x->ndim; i++)
+        shape[i] = i == axis ? count : x->shape[i];
+    return last ? nd_expand(last, x->ndim, shape) : NULL;
+}
+
 /// Pads axis by axis with elements of x.
 static nd_tensor *pad_with_elements(const nd_tensor *x, int naxes, const int64_t *padding,
                                     nd_padding mode) {
     nd_auto nd_tensor *result = nd_retain(x);
     for (int i = 0; i < naxes && result; i++) {
-        int axis = x->ndim - naxes + i;
-        int64_t before = padding[2 * i], behind = padding[2 * i + 1];
-        if (before == 0 && behind == 0)
-            continue;
-        nd_tensor *next =
-            taken("pad", result, axis, -before, before + x->shape[axis] + behind, mode);
+        const int axis = x->ndim - naxes + i;
+        nd_tensor *parts[3];
+        size_t count = 0;
+        if (padding[2 * i] > 0)
+            parts[count++] = border(result, axis, false, padding[2 * i], mode);
+        parts[count++] = nd_retain(result);
+        if (padding[2 * i + 1] > 0)
+            parts[count++] = border(result, axis, true, padding[2 * i + 1], mode);
+        bool made = true;
+        for (size_t k = 0; k < count; k++)
+            made = made && parts[k];
         nd_release(result);
-        result = next;
+        result = !made       ? NULL
+                 : count > 1 ? nd_concat(count, (const nd_tensor *const *)parts, axis)
+                             : nd_retain(parts[0]);
+        for (size_t k = 0; k < count; k++)
+            nd_release(parts[k]);
     }
     return nd_steal(&result);
 }

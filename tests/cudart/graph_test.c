@@ -40,6 +40,30 @@ static void test_C06_nothing_is_done_before_a_launch(void **state) {
 }
 
 /// Captured work uses the arena's memory again, and what is released outside waits for the end.
+/// Padding with elements of x wants nothing of the host.
+static void test_every_padding_is_captured(void **state) {
+    (void)state;
+    static const nd_padding modes[] = {ND_PADDING_CONSTANT, ND_PADDING_REFLECT,
+                                       ND_PADDING_REPLICATE, ND_PADDING_CIRCULAR};
+    const int64_t around[] = {1, 3, 2, 1};
+    nd_auto nd_tensor *host = nd_randn((nd_key){1, 2}, ND_SHAPE(3, 4, 5), ND_F32);
+    nd_auto nd_tensor *x = nd_to(host, cuda(0));
+    for (int k = 0; k < 4; k++) {
+        assert_ok(nd_capture_begin(cuda(0)));
+        nd_auto nd_tensor *y = nd_pad(x, 2, around, 7, modes[k]);
+        nd_auto nd_graph *graph = nd_capture_end();
+        assert_handle(y);
+        assert_handle(graph);
+        assert_ok(nd_graph_launch(graph));
+        nd_auto nd_tensor *got = nd_to(y, (nd_device){ND_CPU, 0});
+        nd_auto nd_tensor *expected = nd_pad(host, 2, around, 7, modes[k]);
+        assert_int_equal(nd_get_numel(got), nd_get_numel(expected));
+        assert_memory_equal(nd_get_data(got), nd_get_data(expected),
+                            (size_t)nd_get_numel(expected) * sizeof(float));
+    }
+    assert_ok(nd_synchronize(cuda(0)));
+}
+
 static void test_C06_memory_while_capturing(void **state) {
     (void)state;
     cudart_set_seed(0);
@@ -434,6 +458,7 @@ static void test_C06_what_a_captured_step_must_find(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_C06_nothing_is_done_before_a_launch),
+        ND_TEST(test_every_padding_is_captured),
         ND_TEST(test_C06_memory_while_capturing),
         ND_TEST(test_C06_what_is_used_is_held),
         ND_TEST(test_C06_launches_are_ordered),
