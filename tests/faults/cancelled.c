@@ -150,6 +150,35 @@ static void call_save_and_load(void) {
     nd_release(nd_load_image(path, NULL));
 }
 
+static void call_images_and_tables(void) {
+    nd_tensor *picture = nd_zeros(ND_SHAPE(3, 4, 4), ND_U8),
+              *table = nd_ones(ND_SHAPE(3, 2), ND_F32);
+    nd_save_png(path, picture, NULL);
+    nd_release(nd_load_image(path, NULL));
+    nd_save_jpeg(path, picture, NULL);
+    nd_release(nd_load_image(path, NULL));
+    nd_release(nd_encode_png(picture, NULL));
+    nd_save_csv(path, table, NULL);
+    nd_release(nd_load_csv(path, ND_F32, NULL));
+    nd_release(picture);
+    nd_release(table);
+}
+
+static void call_training_state(void) {
+    nd_module *net = nd_linear_module(nd_key_new(1), 2, 2, true);
+    nd_optimizer *optimizer = nd_adam(net, NULL);
+    nd_state *program = nd_state_new();
+    nd_state_add_module(program, "net", net);
+    nd_state_add_optimizer(program, "optimizer", optimizer);
+    nd_save_state(program, path);
+    nd_load_state(program, path);
+    nd_save_parameters(net, path);
+    nd_load_parameters(net, path);
+    nd_release(program);
+    nd_release(optimizer);
+    nd_release(net);
+}
+
 static void call_dataset(void) {
     nd_dataset_options options = ND_DATASET_OPTIONS_INIT;
     options.batch = 4;
@@ -241,6 +270,8 @@ static void test_F34_cancelled_inside_every_call_that_may_wait(void **state) {
         {"release", call_release},
         {"program", call_program},
         {"files", call_save_and_load},
+        {"images and tables", call_images_and_tables},
+        {"training state", call_training_state},
         {"dataset", call_dataset},
         {"device", call_device},
         {"backward", call_backward},
