@@ -112,8 +112,8 @@ ND_API nd_status nd_remove_hooks(nd_tensor *x);
 /// gradient, beside an error, fails the pass with that, whatever backward answers. `context` is an
 /// object of the user's (may be NULL) that the node holds as an edge: its type supplies `traverse`,
 /// and both functions may keep saved tensors in it. The struct must outlive every graph it was
-/// applied in. An output that shares memory with an input, or with another output, is copied: a write
-/// in place would change both.
+/// applied in. An output that has history, or shares memory with an input or another output, is
+/// copied: a write in place would change both.
 typedef struct nd_function {
     uint32_t size;    ///< sizeof(nd_function)
     uint32_t version; ///< 1

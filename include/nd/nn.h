@@ -500,8 +500,8 @@ ND_API nd_tensor *nd_checkpoint_module(const nd_module *module, const nd_tensor 
 /// is at most `limit`; writes what it was before to `ret_norm` (may be NULL). A norm that is not
 /// finite leaves them as they are. New gradients take the place of the old ones.
 ND_API nd_status nd_clip_grad_norm(const nd_module *module, double limit, double *ret_norm);
-/// Brings every element of every gradient into -limit ... limit. New gradients take the place of
-/// the old ones.
+/// Brings every element of every gradient into -limit ... limit. New gradients take the place of the
+/// old ones, at the managers of their parameters, which have both for a moment.
 ND_API nd_status nd_clip_grad_value(const nd_module *module, double limit);
 
 /// Moving averages of the parameters that a module has now, which are what they begin with; f64 for

@@ -72,6 +72,8 @@ nd_status nd__gradient_check(const char *what, const nd_tensor *gradient,
 /// Describes x as the input of a node would (source left NULL).
 nd_node_input nd__gradient_describe(const nd_tensor *x);
 
+/// Whether x, which is open, may hold that gradient.
+nd_status nd__gradient_check_leaf(const char *operation, const nd_tensor *x, const nd_tensor *grad);
 /// Turns an owned gradient (consumed) into one that keeps the invariant above, at the manager of
 /// `home`. Owned, or NULL. Records the copy, if there is one, when recording is on.
 nd_tensor *nd__gradient_settle(const char *operation, nd_tensor *gradient, const nd_tensor *home);

@@ -242,7 +242,7 @@ static nd_status complete_targets(nd_pass *pass, const nd_tensor *const *inputs,
         nd_target *target = &pass->targets[i];
         if (target->gradient) {
             target->gradient = nd__gradient_settle("grad", nd_steal(&target->gradient), NULL);
-        } else if (target->reached && !nd__leaves_are_parts) {
+        } else if (target->reached && !pass->are_parts) {
             nd_node_input described = nd__gradient_describe(inputs[i]);
             target->gradient = nd__rules_zeros_of(inputs[i], &described);
         } else if (allow_unused) {

@@ -53,6 +53,8 @@ void nd__engine_pass_init(nd_pass *pass, const char *operation, bool create_grap
     pass->operation = operation;
     pass->create_graph = create_graph;
     pass->only_targets = false;
+    pass->are_parts = nd__leaves_will_be_parts;
+    nd__leaves_will_be_parts = false;
     pass->targets = NULL;
     pass->target_count = 0;
     pass->roles = (nd_pointer_map){NULL, NULL, 0, 0};

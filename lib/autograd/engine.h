@@ -20,6 +20,7 @@ struct nd_pass {
     const char *operation; ///< "backward" or "grad", for errors
     bool create_graph;
     bool only_targets; ///< visit what leads to a target, nothing else
+    bool are_parts;    ///< gradients of leaves are (leaves.h)
     nd_target *targets;
     size_t target_count;
     nd_pointer_map roles;       ///< with only_targets: what a node or leaf is good for

@@ -2,9 +2,9 @@
 // calling backward as that node's rule.
 //
 // A function's code is not trusted: what it returns is checked, what it leaves behind on failure is
-// released, and an output that already has history gets an alias of its own, so that recording never
-// changes a tensor that somebody else holds as theirs. One that shares memory with an input, or with
-// another output, is copied: a write to one of the two would change both, and the history of one.
+// released, and an output that has history, or that shares memory with an input or another output, is
+// copied. So recording changes no tensor that others differentiate, and no write changes two of which
+// one has its history. An output that the context saves is not: the two make a cycle (G18).
 #include "lib/autograd/rules.h"
 #include "lib/base/alloc.h"
 #include "lib/base/cancel.h"
@@ -139,6 +139,7 @@ static nd_status run_forward(const nd_function *function, nd_object *context,
 /// Every output is there, open, and nobody else's tensor.
 static nd_status own_outputs(const nd_function *function, const nd_tensor *const *inputs,
                              size_t ninputs, nd_tensor **outputs, size_t noutputs) {
+    ND__ERROR_NAMED(function->name);
     for (size_t i = 0; i < noutputs; i++) {
         if (!outputs[i])
             return nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: forward wrote no output %zu of %zu",
@@ -149,7 +150,7 @@ static nd_status own_outputs(const nd_function *function, const nd_tensor *const
             return status;
         const bool is_shared = shares_memory(outputs[i], inputs, ninputs, outputs, i);
         if (is_shared || has_history(outputs[i])) {
-            nd_tensor *own = is_shared ? nd_clone(outputs[i]) : nd_detach(outputs[i]);
+            nd_tensor *own = nd_clone(outputs[i]);
             if (!own)
                 return nd_error_get_status();
             nd_release(outputs[i]);

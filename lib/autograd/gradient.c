@@ -54,27 +54,32 @@ const nd_tensor *nd_get_grad(const nd_tensor *x) {
     return x ? x->grad : NULL;
 }
 
-nd_status nd_set_grad(nd_tensor *x, const nd_tensor *grad) {
-    nd_status status = nd__tensor_check_operand("set_grad", "x", x);
+nd_status nd__gradient_check_leaf(const char *operation, const nd_tensor *x,
+                                  const nd_tensor *grad) {
+    nd_status status = nd__tensor_check_operand(operation, "grad", grad);
     if (status != ND_OK)
         return status;
-    if (grad) {
-        status = nd__tensor_check_operand("set_grad", "grad", grad);
-        if (status != ND_OK)
-            return status;
-        if (!nd_is_leaf(x))
-            return nd__error(ND_ERROR_STATE,
-                             "set_grad: x is the result of '%s'; only a leaf holds a gradient",
-                             nd_node_get_name(nd_get_node(x)));
-        if (grad == x)
-            return nd__error(ND_ERROR_INVALID_ARGUMENT,
-                             "set_grad: a tensor cannot be its own gradient");
-        nd_node_input described = nd__gradient_describe(x);
-        status = nd__gradient_check("set_grad: grad", grad, &described);
-        if (status != ND_OK)
-            return status;
+    if (!nd_is_leaf(x))
+        return nd__error(ND_ERROR_STATE,
+                         "%s: x is the result of '%s'; only a leaf holds a gradient", operation,
+                         nd_node_get_name(nd_get_node(x)));
+    if (grad == x)
+        return nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: a tensor cannot be its own gradient",
+                         operation);
+    char what[48];
+    snprintf(what, sizeof what, "%s: grad", operation);
+    nd_node_input described = nd__gradient_describe(x);
+    return nd__gradient_check(what, grad, &described);
+}
+
+nd_status nd_set_grad(nd_tensor *x, const nd_tensor *grad) {
+    nd_status status = nd__tensor_check_operand("set_grad", "x", x);
+    if (status == ND_OK && grad)
+        status = nd__gradient_check_leaf("set_grad", x, grad);
+    if (status != ND_OK)
+        return status;
+    if (grad)
         nd__member_track(&x->header);
-    }
     nd_tensor *retained = nd_retain(grad);
     nd__gradient_lock();
     nd_tensor *previous = nd__gradient_edge_exchange(&x->header, &x->grad, retained);

@@ -121,30 +121,42 @@ static bool remove_from(nd_object *owner, nd_object **slot, const nd_tensor *x, 
 }
 
 static nd_node *source_of(const nd_node *node, uint32_t input) {
-    return input < node->ninputs && node->inputs[input].source_is_node
+    return node && input < node->ninputs && node->inputs[input].source_is_node
                ? (nd_node *)node->inputs[input].source
                : NULL;
 }
 
-/// On the way to the values that x had before it was written in place: the write's input. What was
-/// written through a view is the second input of what its base is then, and the only one where that
-/// was all of the base.
-static nd_node *node_before(const nd_node *node, bool is_view) {
-    const bool is_scatter = node->op == ND_OP_as_strided_scatter;
-    nd_node *first = source_of(node, is_scatter && is_view);
-    return first || !is_scatter ? first : source_of(node, !is_view);
+static bool remove_from_node(nd_node *node, const nd_tensor *x, uint64_t id) {
+    return node && nd__autograd_edge_is_set(&node->hooks) &&
+           remove_from(&node->header, &node->hooks, x, id);
+}
+
+/// Removes one from the value that a node made, or from one that x had before it was written in place:
+/// a write's first input. What was written through a view is the second input of what its base is
+/// then, and the only one where that was all of the base.
+static bool remove_before(nd_node *node, const nd_tensor *x, uint64_t id) {
+    while (node) {
+        if (remove_from_node(node, x, id))
+            return true;
+        nd_node *written = NULL;
+        if (node->op == ND_OP_as_strided_scatter) {
+            written = source_of(source_of(node, 1), 0);
+            if (remove_from_node(written, x, id))
+                return true;
+        }
+        nd_node *before = source_of(node, 0);
+        node = before ? before : source_of(written, 0);
+    }
+    return false;
 }
 
 nd_status nd_remove_hook(nd_tensor *x, uint64_t id) {
     nd_status status = nd__tensor_check_operand("remove_hook", "x", x);
     if (status != ND_OK)
         return status;
-    bool found = remove_from(hooks_owner(x), hooks_slot(x), x, id);
-    const bool is_view = nd__tensor_base(x) != NULL;
-    for (nd_node *node = x->node ? node_before(x->node, is_view) : NULL; node && !found;
-         node = node_before(node, is_view))
-        if (nd__autograd_edge_is_set(&node->hooks))
-            found = remove_from(&node->header, &node->hooks, x, id);
+    nd_node *node = nd__rebase_hold_node(x);
+    bool found = node ? remove_before(node, x, id) : remove_from(&x->header, &x->hooks, x, id);
+    nd_object_release(node);
     return found ? ND_OK
                  : nd__error(ND_ERROR_INVALID_ARGUMENT,
                              "remove_hook: x has no hook %llu: it was removed, or is another "
@@ -169,7 +181,8 @@ nd_status nd_remove_hooks(nd_tensor *x) {
     nd_status status = nd__tensor_check_operand("remove_hooks", "x", x);
     if (status != ND_OK)
         return status;
-    nd_object **slot = hooks_slot(x);
+    nd_node *node = nd__rebase_hold_node(x);
+    nd_object *owner = node ? &node->header : &x->header, **slot = node ? &node->hooks : &x->hooks;
     uint32_t taken;
     do {
         nd_object *contexts[MOST], *list = NULL;
@@ -177,12 +190,13 @@ nd_status nd_remove_hooks(nd_tensor *x) {
         nd_hooks *hooks = hooks_in(slot);
         taken = hooks ? take_some(hooks, x->output_index, contexts, MOST) : 0;
         if (hooks)
-            list = drop_if_empty(hooks_owner(x), slot);
+            list = drop_if_empty(owner, slot);
         nd__gradient_unlock();
         for (uint32_t i = 0; i < taken; i++)
             nd_release(contexts[i]);
         nd_release(list);
     } while (taken == MOST);
+    nd_object_release(node);
     return ND_OK;
 }
 

@@ -52,11 +52,11 @@ nd_status nd__leaves_count(nd_pass *pass, const nd_tensor *output) {
                            "%s: no memory to count the uses of leaves in a graph", pass->operation);
 }
 
-_Thread_local bool nd__leaves_are_parts;
+_Thread_local bool nd__leaves_will_be_parts;
 
 nd_status nd__leaves_complete(nd_pass *pass, nd_pending_entry *entry) {
     nd_tensor *leaf = (nd_tensor *)entry->key;
-    if (!nd__leaves_are_parts && nd__autograd_edge_is_set(&leaf->hooks)) {
+    if (!pass->are_parts && nd__autograd_edge_is_set(&leaf->hooks)) {
         nd_node_input described = nd__gradient_describe(leaf);
         nd_status status =
             nd__hooks_run(pass->operation, &leaf->hooks, 0, &described, &entry->only);

@@ -19,9 +19,9 @@ struct nd_leaf_watch {
     void *data;
 };
 
-/// Whether gradients of leaves on this thread are parts of what a pass around this one adds up: that one
-/// runs their hooks.
-extern _Thread_local bool nd__leaves_are_parts;
+/// Whether gradients of leaves of the next pass on this thread are parts of what a pass around it adds
+/// up: that one runs their hooks. Passes that begin inside that one are the program's.
+extern _Thread_local bool nd__leaves_will_be_parts;
 
 /// Counts how often each leaf below `output` is an input there.
 nd_status nd__leaves_count(nd_pass *pass, const nd_tensor *output);

@@ -155,9 +155,13 @@ nd_status nd__rule_pow_scalar(const nd_rule_call *call) {
 /// g strictly between the limits; 0 for NaN. An infinite limit is none.
 nd_status nd__rule_clip(const nd_rule_call *call) {
     double low = call->node->attrs.f[0], high = call->node->attrs.f[1];
+    nd_auto nd_tensor *x = nd__record_saved(call->node, 0);
+    if (x && x->dtype != ND_F64) { // which it is compared in
+        low = (double)(float)low;
+        high = (double)(float)high;
+    }
     if (low == -INFINITY && high == INFINITY)
         return nd__rule_give(call, 0, nd_retain(nd__rules_output_grad(call)));
-    nd_auto nd_tensor *x = nd__record_saved(call->node, 0);
     nd_auto nd_tensor *inside = NULL;
     nd_no_grad {
         nd_auto nd_tensor *floor = nd__rules_limit(x, low);

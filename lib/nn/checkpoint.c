@@ -207,8 +207,6 @@ static nd_status backward(const nd_object *context, size_t noutputs,
             nd__error(ND_ERROR_OUT_OF_MEMORY, "checkpoint: no memory for %zu gradients", ninputs);
     if (status != ND_OK)
         return status;
-    const bool are_parts = nd__leaves_are_parts; // of a checkpoint around this one
-    nd__leaves_are_parts = false;
     nd_tensor **aliases = room, **grads = room + 2 * (ninputs + 1);
     const nd_tensor **targets = (const nd_tensor **)(room + ninputs + 1);
     const bool create_graph = nd_is_grad_enabled();
@@ -235,11 +233,11 @@ static nd_status backward(const nd_object *context, size_t noutputs,
         options.grad = grad_outputs[0];
         const nd_checkpoint_call *outer = differentiated;
         differentiated = call;
-        nd__leaves_are_parts = true;
+        nd__leaves_will_be_parts = true;
         status = nd_grad(output, count, targets, &options, grads);
+        nd__leaves_will_be_parts = false; // where no pass began
         differentiated = outer;
     }
-    nd__leaves_are_parts = are_parts;
     for (size_t i = 0, k = 0; status == ND_OK && i < ninputs; i++)
         if (nd_requires_grad(call->inputs[i].tensor))
             ret_grad_inputs[i] = grads[k++];

@@ -125,8 +125,8 @@ static nd_status make_all(const char *operation, nd_tensor *const *parameters, s
             break;
         nd_tensor *made = map(grad, number);
         ret_made[i] = made ? nd__gradient_settle(operation, made, parameters[i]) : NULL;
-        if (!ret_made[i])
-            status = nd_error_get_status();
+        status = ret_made[i] ? nd__gradient_check_leaf(operation, parameters[i], ret_made[i])
+                             : nd_error_get_status();
     }
     nd__grad_block_end(&block);
     return status;

@@ -18,6 +18,7 @@
 #include "lib/pressure/pressure.h"
 #include "lib/pressure/pressure_alloc.h"
 #include "lib/tensor/copy.h"
+#include "lib/tensor/record.h"
 #include "lib/tensor/shape.h"
 #include <nd/autograd.h>
 #include <nd/io.h>
@@ -375,9 +376,9 @@ static void commit_move(const nd_move *move) {
     parameter->device = copy->device;
     parameter->dtype = copy->dtype;
     nd__tensor_set_own(parameter, ND__CONTIGUOUS, nd__tensor_is_contiguous(copy));
-    nd__tensor_set_own(parameter, ND__GRAD_MOVED, true);
+    nd__tensor_set_own(parameter, ND__GRAD_CUT, false);
     if (parameter->base) { // a buffer that was a view, and is no longer one
-        nd_edge_clear(&parameter->node);
+        nd__record_replace_node(parameter, NULL);
         nd_edge_clear(&parameter->base);
     }
     size_t sizes = (size_t)copy->ndim * sizeof *copy->shape;

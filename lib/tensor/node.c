@@ -139,10 +139,12 @@ nd_status nd_set_requires_grad(nd_tensor *x, bool requires_grad) {
                          nd_dtype_get_name(x->dtype));
     nd_storage *storage = nd__tensor_storage_now(x);
     if (requires_grad && storage && (x->base || nd__tensor_has_own(x, ND__GRAD_CUT)))
-        storage->shows_leaf = true; // for good: nobody asks whether the leaf is still there
-    if (requires_grad && x->base) {
+        atomic_store_explicit(&storage->shows_leaf, true, memory_order_relaxed); // for good
+    if (requires_grad && x->base) { // a leaf has its own history
         nd__borrow_settle((nd__stored *)x);
-        nd_edge_clear(&x->base); // a leaf has its own history
+        if (x->node) // of what the base was before a write that took its history
+            nd__record_replace_node(x, NULL);
+        nd_edge_clear(&x->base);
     }
     nd__tensor_set_own(x, ND__GRAD_REQUIRED, requires_grad);
     return ND_OK;

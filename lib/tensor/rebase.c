@@ -91,12 +91,23 @@ static nd_status refuse_closed_base(const char *operation, const nd_tensor *x) {
                      nd__shape_text(text, x->ndim, x->shape));
 }
 
+/// A module has moved the base, which has got another storage.
+static nd_status refuse_moved_base(const char *operation, const nd_tensor *x) {
+    char text[ND__SHAPE_TEXT];
+    return nd__error(ND_ERROR_STATE,
+                     "%s: the tensor that a view of shape %s was made of was cast or moved since, "
+                     "and has another history; make the view again",
+                     operation, nd__shape_text(text, x->ndim, x->shape));
+}
+
 nd_status nd__rebase_refresh(const nd_tensor *x) {
     nd_tensor *base = nd__tensor_base(x);
     if (!base || is_current_now(x, base))
         return ND_OK;
     if (nd__object_is_closed(base))
         return refuse_closed_base("as_strided", x);
+    if (!nd__tensor_share_storage(x, base))
+        return refuse_moved_base("as_strided", x);
     nd_node *unused = NULL;
     if (nd__tensor_has_own(base, ND__GRAD_REQUIRED)) {
         nd_op_attrs window;
@@ -122,19 +133,31 @@ nd_status nd__rebase_refresh(const nd_tensor *x) {
     return ND_OK;
 }
 
+nd_node *nd__rebase_hold_node(const nd_tensor *x) {
+    nd__gate_enter();
+    nd__lock_acquire(&node_lock);
+    nd_node *node = x->node ? nd_object_retain(x->node) : NULL;
+    nd__lock_release(&node_lock);
+    nd__gate_leave();
+    return node;
+}
+
 // ------------------------------------------------------------------------------------------------
 // writing
 
 nd_status nd__rebase_check_cut(const char *operation, const nd_tensor *x) {
     const nd_storage *storage = nd__tensor_storage_now(x);
-    if (!nd__node_recording_off && storage && storage->shows_leaf)
+    if (nd__node_recording_off || !storage)
+        return ND_OK;
+    if (atomic_load_explicit(&storage->shows_leaf, memory_order_relaxed))
         return nd__error(ND_ERROR_STATE,
                          "%s: x shares memory with a view that was made a leaf which requires a "
                          "gradient, and whose history would miss this write; write it inside "
                          "nd_no_grad, or write a clone",
                          operation);
-    if (nd__node_recording_off || !nd__tensor_has_own(x, ND__GRAD_CUT) || !storage ||
-        nd_get_count(&storage->accounted.header) == 1)
+    if (nd__tensor_base(x) && !nd__tensor_share_storage(x, nd__tensor_base(x)))
+        return refuse_moved_base(operation, x);
+    if (!nd__tensor_has_own(x, ND__GRAD_CUT) || nd_get_count(&storage->accounted.header) == 1)
         return ND_OK;
     return nd__error(ND_ERROR_STATE,
                      "%s: x is a view that was made inside nd_no_grad, or of a tensor that is not "
@@ -152,6 +175,9 @@ nd_status nd__rebase_check_write(const char *operation, const nd_tensor *x) {
                          "%s: x is a view of a leaf that requires a gradient; write it inside "
                          "nd_no_grad",
                          operation);
+    if (!nd__tensor_share_storage(x, base))
+        return nd__tensor_has_own(base, ND__GRAD_REQUIRED) ? refuse_moved_base(operation, x)
+                                                           : ND_OK;
     nd_op_attrs window;
     if (!window_of(base, x, &window))
         return nd__error(ND_ERROR_STATE,

@@ -14,10 +14,10 @@ typedef struct nd_storage {
     void *owner; ///< what `free` gets for memory of others; NULL: data
     nd_tensor
         *base; ///< whose block data and version lie in; dead or alive, not counted. NULL: none
-    struct nd_arena *arena; ///< counted: whose memory it has. NULL: no graph's
-    bool borrowed;          ///< nd_wrap without free: memory is the user's
-    bool read_only;         ///< memory of others that nobody here may write
-    bool shows_leaf;        ///< a window onto it was made a leaf that requires a gradient
+    struct nd_arena *arena;  ///< counted: whose memory it has. NULL: no graph's
+    bool borrowed;           ///< nd_wrap without free: memory is the user's
+    bool read_only;          ///< memory of others that nobody here may write
+    _Atomic bool shows_leaf; ///< a window onto it was made a leaf that requires a gradient
 } nd_storage;
 
 /// A storage for x, where it has none yet; NULL with an error: no memory, closed.

@@ -69,7 +69,6 @@ enum {
     ND__GRAD_SHARED_OUT = 4, ///< parameter that has a gradient on one rank alone (lib/distributed)
     ND__GRAD_CUT = 8,        ///< view whose base could not learn of a recorded write
     ND__CONTIGUOUS = 16,
-    ND__GRAD_MOVED = 32, ///< has got another storage: views of the one before follow it no more
 };
 
 static inline bool nd__tensor_has_own(const nd_tensor *x, unsigned flag) {
@@ -107,13 +106,9 @@ static inline bool nd__tensor_share_storage(const nd_tensor *x, const nd_tensor 
     const nd_storage *storage = nd__tensor_storage_now(x);
     return x == y || (storage && storage == nd__tensor_storage_now(y));
 }
-/// The tensor whose history is the history of x as well (rebase.h), or NULL: x has its own. What was
-/// moved is no base any more of views that were left behind. Borrowed.
+/// The tensor whose history is the history of x as well (rebase.h), or NULL: x has its own. Borrowed.
 static inline nd_tensor *nd__tensor_base(const nd_tensor *x) {
-    nd_tensor *base = x->base;
-    const bool is_left = base && __builtin_expect(nd__tensor_has_own(base, ND__GRAD_MOVED), 0) &&
-                         !nd__tensor_share_storage(x, base);
-    return is_left ? NULL : base;
+    return x->base;
 }
 /// Whether x is a leaf that wants a gradient, or has history.
 static inline bool nd__tensor_requires_grad(const nd_tensor *x) {

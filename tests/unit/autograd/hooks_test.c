@@ -1,5 +1,7 @@
 // Hooks: when they run, what they may return, and that their contexts are edges.
 #include "tests/unit/autograd/support.h"
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
 /// What a recording hook saw; the context of its hooks.
@@ -514,6 +516,61 @@ static void test_a_hook_from_before_a_write_is_removed(void **state) {
         }
 }
 
+static atomic_bool stop_reading;
+
+static void *read_a_view(void *data) {
+    const nd_tensor *view = data;
+    while (!atomic_load(&stop_reading)) {
+        nd_auto nd_tensor *y = nd_mul_scalar(view, 1);
+        if (!y)
+            return data;
+    }
+    return NULL;
+}
+
+/// Who reads a view makes its history anew beside who removes hooks of it.
+static void test_hooks_are_removed_beside_readers(void **state) {
+    (void)state;
+    for (int round = 0; round < 300; round++) {
+        nd_auto nd_tensor *x = make_leaf(VALUES(1, 1, 1));
+        nd_auto nd_tensor *b = nd_mul_scalar(x, 1), *view = nd_slice(b, 0, 2, 1, 0);
+        uint64_t id;
+        assert_ok(nd_add_hook(view, note, NULL, &id));
+        assert_ok(nd_mul_scalar_(b, 2)); // the view's history is stale
+        pthread_t reader;
+        atomic_store(&stop_reading, false);
+        assert_int_equal(pthread_create(&reader, NULL, read_a_view, view), 0);
+        for (int i = 0; i < 20; i++) {
+            nd_remove_hook(view, id);
+            assert_ok(nd_remove_hooks(view));
+        }
+        nd_error_clear();
+        atomic_store(&stop_reading, true);
+        void *failed;
+        pthread_join(reader, &failed);
+        assert_null(failed);
+    }
+}
+
+/// A sibling's write lies between.
+static void test_a_hook_from_before_writes_through_two_views(void **state) {
+    (void)state;
+    nd_auto nd_tensor *x = make_leaf(VALUES(1, 1, 1)), *z = make_leaf(VALUES(5));
+    nd_auto nd_tensor *b = nd_mul_scalar(x, 1);
+    nd_auto nd_tensor *v = nd_slice(b, 0, 2, 1, 0), *u = nd_slice(b, 2, 3, 1, 0);
+    nd_auto nd_tensor *copied = nd_mul_scalar(z, 1);
+    nd_auto nd_object *log = new_log();
+    uint64_t id;
+    assert_ok(nd_add_hook(v, note, log, &id));
+    assert_ok(nd_mul_scalar_(v, 2));
+    assert_ok(nd_copy_(u, copied));
+    nd_auto nd_tensor *used = nd_mul_scalar(v, 3);
+    assert_ok(nd_remove_hook(v, id));
+    nd_auto nd_tensor *loss = total(used);
+    assert_ok(nd_backward(loss, NULL));
+    assert_int_equal(read_log(log)->calls, 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_hook_sees_the_sum_of_all_paths),
@@ -533,6 +590,8 @@ int main(void) {
         ND_TEST(test_G12_result_hook_that_captured_its_result),
         ND_TEST(test_G12_freed_at_the_boundary_when_on),
         ND_TEST(test_a_hook_from_before_a_write_is_removed),
+        ND_TEST(test_hooks_are_removed_beside_readers),
+        ND_TEST(test_a_hook_from_before_writes_through_two_views),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -288,6 +288,61 @@ static void test_what_is_not_used_has_no_gradient(void **state) {
     }
 }
 
+static int hooked, nested_calls;
+static nd_tensor *count_calls(const nd_tensor *gradient, const nd_object *context) {
+    (void)gradient, (void)context;
+    nested_calls++;
+    return NULL;
+}
+
+/// A pass of its own: zeros for what gives none, and hooks of leaves run, as without a checkpoint.
+static nd_tensor *pass_in_hook(const nd_tensor *gradient, const nd_object *context) {
+    (void)gradient, (void)context;
+    nd_enable_grad {
+        nd_auto nd_tensor *leaf = nd_ones(ND_SHAPE(2), ND_F32);
+        nd_set_requires_grad(leaf, true);
+        nd_register_hook(leaf, count_calls, NULL);
+        nd_auto nd_tensor *square = nd_square(leaf), *sum = nd_sum(square, 0, NULL, false);
+        hooked += nd_backward(sum, NULL) == ND_OK;
+        nd_auto nd_module *identity = nd_relu_module();
+        nd_auto nd_tensor *y = nd_checkpoint_module(identity, leaf);
+        nd_auto nd_tensor *z = nd_mul_scalar(y, 2), *total = nd_sum(z, 0, NULL, false);
+        const nd_tensor *inputs[] = {leaf};
+        nd_tensor *grad = NULL;
+        hooked += nd_grad(total, 1, inputs, NULL, &grad) == ND_OK && grad;
+        nd_release(grad);
+    }
+    return NULL;
+}
+
+static nd_tensor *forward_with_hook(const nd_module *module, const nd_tensor *x) {
+    (void)module;
+    nd_auto nd_tensor *y = nd_mul_scalar(x, 2);
+    if (nd_requires_grad(y))
+        nd_register_hook(y, pass_in_hook, NULL);
+    return nd_square(y);
+}
+static const nd_module_type type_with_hook = {sizeof(nd_module_type), 1, "hooked",
+                                              forward_with_hook};
+
+static void test_passes_inside_a_checkpoint_are_the_programs(void **state) {
+    (void)state;
+    nd_auto nd_module *module = nd_module_new(&type_with_hook, NULL, 0);
+    nd_auto nd_tensor *x = nd_ones(ND_SHAPE(2), ND_F32);
+    assert_ok(nd_set_requires_grad(x, true));
+    int plain_calls = 0;
+    for (int checkpointed = 0; checkpointed < 2; checkpointed++) {
+        hooked = nested_calls = 0;
+        nd_auto nd_tensor *y =
+            checkpointed ? nd_checkpoint_module(module, x) : nd_module_forward(module, x);
+        nd_auto nd_tensor *loss = nd_sum(y, 0, NULL, false);
+        assert_ok(nd_backward(loss, NULL));
+        assert_int_equal(hooked, 2);
+        assert_true(nested_calls > 0 && (!checkpointed || nested_calls == plain_calls));
+        plain_calls = nested_calls;
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_gradients_buffers_and_keys_are_those_of_one_run),
@@ -300,6 +355,7 @@ int main(void) {
         ND_TEST(test_a_function_that_gives_nothing_is_an_error),
         ND_TEST(test_a_module_that_gives_its_input),
         ND_TEST(test_what_is_not_used_has_no_gradient),
+        ND_TEST(test_passes_inside_a_checkpoint_are_the_programs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -454,6 +454,27 @@ static void test_zeroing_is_all_or_nothing(void **state) {
     }
 }
 
+/// A parameter that cannot hold a new gradient keeps all others from theirs.
+static void test_clipping_is_all_or_nothing(void **state) {
+    (void)state;
+    nd_auto nd_module *module = nd_sequential(0, NULL);
+    nd_auto nd_tensor *p = nd_ones(ND_SHAPE(2), ND_F32), *q = nd_ones(ND_SHAPE(2), ND_F32);
+    nd_auto nd_tensor *w = nd_ones(ND_SHAPE(2), ND_F32), *large = nd_full(ND_SHAPE(2), 8, ND_F32);
+    assert_ok(nd_set_requires_grad(p, true));
+    assert_ok(nd_set_requires_grad(q, true));
+    assert_ok(nd_set_requires_grad(w, true));
+    assert_ok(nd_module_add_parameter(module, "p", p));
+    assert_ok(nd_module_add_parameter(module, "q", q));
+    assert_ok(nd_set_grad(p, large));
+    assert_ok(nd_set_grad(q, large));
+    assert_ok(nd_set_requires_grad(q, false));
+    assert_ok(nd_add_(q, w)); // a result now, which has a gradient from before
+    assert_int_equal(nd_clip_grad_value(module, 1), ND_ERROR_STATE);
+    assert_int_equal(nd_clip_grad_norm(module, 1, NULL), ND_ERROR_STATE);
+    nd_error_clear();
+    assert_true(((const float *)nd_get_data(nd_get_grad(p)))[0] == 8);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_F42_a_refused_update_has_moved_no_average),
@@ -471,6 +492,7 @@ int main(void) {
         ND_TEST(test_clipped_gradients_live_with_their_parameters),
         ND_TEST(test_errors_of_clipping_begin_with_its_name),
         ND_TEST(test_zeroing_is_all_or_nothing),
+        ND_TEST(test_clipping_is_all_or_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
