@@ -86,8 +86,8 @@ ND_API nd_status nd_grad(const nd_tensor *output, size_t count, const nd_tensor 
 /// all the same calls nd_error_clear(). What it computes is recorded where the pass is (create_graph),
 /// and inside nd_enable_grad. `context` (may be NULL) is an edge of x: a hook that
 /// captures x makes a cycle, which the collector finds. A hook is of the value that x has when it is
-/// added: once x is written in place it gets the gradient of the value before, and none where what x
-/// is a view of is written by others.
+/// added: once x is written in place it gets the gradient of the value before, as far as that is
+/// used. Of a view that others write, through what it is a view of, that is what was used before.
 typedef nd_tensor *(*nd_hook)(const nd_tensor *grad, const nd_object *context);
 /// Adds a hook to x, called after those that are there already, in the same short time however many
 /// these are. Errors: ND_ERROR_STATE (x requires no gradient), ND_ERROR_CLOSED,
@@ -99,7 +99,9 @@ ND_API nd_status nd_add_hook(nd_tensor *x, nd_hook hook, const void *context, ui
 /// Removes one hook of x, and the edge to its context, in the same short time whichever it is, and one
 /// that x got before it was written in place, which is looked for write by write. A pass that is
 /// running the hooks of x just then may still call it. Errors: ND_ERROR_INVALID_ARGUMENT (x has no
-/// such hook: it was removed, is another tensor's, or of a value that nothing leads to any more).
+/// such hook: it was removed, is another tensor's, or of a value that x does not lead to any more,
+/// since nd_fill_ or nd_copy_ put another in its place, or others wrote what x is a view of; such a
+/// hook stays with what uses that value).
 ND_API nd_status nd_remove_hook(nd_tensor *x, uint64_t id);
 /// Removes all hooks of x, and the edges to their contexts, but those of values that x had before it
 /// was written in place.
@@ -113,7 +115,8 @@ ND_API nd_status nd_remove_hooks(nd_tensor *x);
 /// object of the user's (may be NULL) that the node holds as an edge: its type supplies `traverse`,
 /// and both functions may keep saved tensors in it. The struct must outlive every graph it was
 /// applied in. An output that has history, or shares memory with an input or another output, is
-/// copied: a write in place would change both.
+/// copied: a write in place would change both. Else the output is the tensor that forward gave,
+/// whoever holds it.
 typedef struct nd_function {
     uint32_t size;    ///< sizeof(nd_function)
     uint32_t version; ///< 1

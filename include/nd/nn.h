@@ -81,8 +81,8 @@ ND_API nd_status nd_module_next_key(const nd_module *module, nd_key *ret_key);
 /// Drops the gradients of all its parameters.
 ND_API nd_status nd_module_zero_grad(const nd_module *module);
 /// Moves all parameters, the gradients they have, and all buffers to a device. Each stays the same
-/// tensor to all who hold it; its views and what graphs saved of it do not follow. On error nothing
-/// has moved. Not beside other uses of the module.
+/// tensor to all who hold it; its views and what graphs saved of it do not follow: a backward pass
+/// that wants what was saved is ND_ERROR_STATE, as after a write in place. On error nothing has moved. Not beside other uses of the module.
 ND_API nd_status nd_module_to(const nd_module *module, nd_device device);
 /// Makes all parameters, the gradients they have, and all buffers of a float dtype that dtype (f64,
 /// f32, f16 or bf16), as nd_module_to() moves them.

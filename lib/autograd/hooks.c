@@ -126,26 +126,31 @@ static nd_node *source_of(const nd_node *node, uint32_t input) {
                : NULL;
 }
 
+/// Where a node is a write in place, the value that it wrote over.
+static nd_node *value_before(const nd_node *node) {
+    return source_of(node, node && node->op == ND_OP_where ? 2 : 0);
+}
+
 static bool remove_from_node(nd_node *node, const nd_tensor *x, uint64_t id) {
     return node && nd__autograd_edge_is_set(&node->hooks) &&
            remove_from(&node->header, &node->hooks, x, id);
 }
 
 /// Removes one from the value that a node made, or from one that x had before it was written in place:
-/// a write's first input. What was written through a view is the second input of what its base is
-/// then, and the only one where that was all of the base.
+/// a write's first input, the third one of a choice (nd_masked_fill_). What was written through a view
+/// is the second input of what its base is then, and the only one where that was all of the base.
 static bool remove_before(nd_node *node, const nd_tensor *x, uint64_t id) {
     while (node) {
         if (remove_from_node(node, x, id))
             return true;
         nd_node *written = NULL;
         if (node->op == ND_OP_as_strided_scatter) {
-            written = source_of(source_of(node, 1), 0);
+            written = value_before(source_of(node, 1));
             if (remove_from_node(written, x, id))
                 return true;
         }
-        nd_node *before = source_of(node, 0);
-        node = before ? before : source_of(written, 0);
+        nd_node *before = value_before(node);
+        node = before ? before : value_before(written);
     }
     return false;
 }
@@ -157,11 +162,12 @@ nd_status nd_remove_hook(nd_tensor *x, uint64_t id) {
     nd_node *node = nd__rebase_hold_node(x);
     bool found = node ? remove_before(node, x, id) : remove_from(&x->header, &x->hooks, x, id);
     nd_object_release(node);
-    return found ? ND_OK
-                 : nd__error(ND_ERROR_INVALID_ARGUMENT,
-                             "remove_hook: x has no hook %llu: it was removed, or is another "
-                             "tensor's",
-                             (unsigned long long)id);
+    return found
+               ? ND_OK
+               : nd__error(ND_ERROR_INVALID_ARGUMENT,
+                           "remove_hook: x has no hook %llu: it was removed, is another tensor's, "
+                           "or of a value that x was overwritten with another one",
+                           (unsigned long long)id);
 }
 
 /// Takes some of the hooks of an output; what is to be released comes into `contexts`.

@@ -151,8 +151,8 @@ nd_status nd__rebase_check_cut(const char *operation, const nd_tensor *x) {
         return ND_OK;
     if (atomic_load_explicit(&storage->shows_leaf, memory_order_relaxed))
         return nd__error(ND_ERROR_STATE,
-                         "%s: x shares memory with a view that was made a leaf which requires a "
-                         "gradient, and whose history would miss this write; write it inside "
+                         "%s: a view of what x is a part of was made a leaf that requires a "
+                         "gradient, once, and its history would miss this write; write it inside "
                          "nd_no_grad, or write a clone",
                          operation);
     if (nd__tensor_base(x) && !nd__tensor_share_storage(x, nd__tensor_base(x)))

@@ -63,8 +63,10 @@ static bool shows_a_leaf(const nd_node *node) {
 /// A recorded view is only usable while its history tells how its values came about: one that
 /// follows a base is given a new one.
 static nd_status check_view(nd_op op, const nd_tensor *x) {
-    if (nd__tensor_base(x))
+    if (nd__tensor_base(x)) {
+        ND__ERROR_NAMED(nd__node_op_name(op));
         return nd__rebase_refresh(x);
+    }
     const nd_node *node = x->node;
     if (!node || !nd__record_is_view(node) ||
         nd__record_view_version(node) == nd__tensor_version(x) || shows_a_leaf(node))
