@@ -283,7 +283,8 @@ static void reorder_weight(conv_job *job) {
     nd__onednn_leave(&before);
 }
 
-/// A size that oneDNN, which keeps it as int, can tell.
+/// A size that oneDNN, which keeps it as int, can tell. It makes code for each place of a padding, which
+/// for wide ones takes a hundred times the memory of the result, and ends the process where there is none.
 static bool size_suits(int64_t size, int64_t least) {
     return size >= least && size <= INT32_MAX / 4;
 }
@@ -294,7 +295,8 @@ static bool sizes_suit(const nd__conv_sizes *s) {
     for (int axis = 0; axis < ND_WINDOW_AXES; axis++)
         suit = suit && size_suits(s->x[axis], 1) && size_suits(s->kernel[axis], 1) &&
                size_suits(s->y[axis], 1) && size_suits(s->stride[axis], 1) &&
-               size_suits(s->padding[axis], 0) && size_suits(s->dilation[axis], 1);
+               size_suits(s->padding[axis], 0) && size_suits(s->dilation[axis], 1) &&
+               s->padding[axis] <= 2 * (s->dilation[axis] * (s->kernel[axis] - 1) + 1);
     return suit;
 }
 

@@ -3,6 +3,7 @@
 // gradient of the result, x the operand and s sigmoid(x).
 #include "lib/autograd/rules.h"
 #include "lib/tensor/record.h"
+#include <math.h>
 
 /// Owned: gate + x slope, the slope of x gate(x).
 static nd_tensor *gated_slope(const nd_tensor *x, const nd_tensor *gate, const nd_tensor *slope) {
@@ -16,9 +17,10 @@ static nd_tensor *sigmoid_slope(const nd_tensor *s) {
     return nd_sub(s, square);
 }
 
-/// g (s + x s (1 - s))
+/// g (s + x s (1 - s)). Far below 0, where s is 0 in every dtype, x is not infinite here.
 nd_status nd__rule_silu(const nd_rule_call *call) {
-    nd_auto nd_tensor *x = nd__record_saved(call->node, 0);
+    nd_auto nd_tensor *operand = nd__record_saved(call->node, 0);
+    nd_auto nd_tensor *x = nd_clip(operand, -1e4, INFINITY);
     nd_auto nd_tensor *gate = nd_sigmoid(x);
     nd_auto nd_tensor *slope = sigmoid_slope(gate);
     nd_auto nd_tensor *factor = gated_slope(x, gate, slope);

@@ -433,7 +433,17 @@ static nd_tensor *attend_nothing(const attention *a, const int64_t *shape) {
     nd_auto nd_tensor *scores = nd_matmul(p.inputs[QUERY], turned);
     nd_auto nd_tensor *product = nd_matmul(scores, p.inputs[VALUE]);
     nd_auto nd_tensor *shaped = nd_reshape(product, a->inputs[QUERY]->ndim, shape);
-    return shaped ? nd__operands_as_dtype(shaped, a->inputs[QUERY]->dtype) : NULL;
+    const nd_dtype dtype = a->inputs[QUERY]->dtype;
+    nd_auto nd_tensor *result = shaped ? nd__operands_as_dtype(shaped, dtype) : NULL;
+    const nd_tensor *mask = a->inputs[MASK];
+    if (!result || !mask || !nd__dtype_is_float(mask->dtype))
+        return nd_steal(&result);
+    // A mask that would be added has its part in the history.
+    nd_auto nd_tensor *flat = nd_flatten(mask, 0);
+    nd_auto nd_tensor *none = flat ? nd_slice(flat, 0, 0, 1, 0) : NULL;
+    nd_auto nd_tensor *sum = nd_sum(none, 0, NULL, false);
+    nd_auto nd_tensor *zero = sum ? nd__operands_as_dtype(sum, dtype) : NULL;
+    return nd_add(result, zero);
 }
 
 /// In one kernel where there is one, else by blocks.

@@ -407,6 +407,7 @@ static nd_tensor *transpose(const char *name, const nd_tensor *x, const nd_tenso
         ND__AUTOCAST(lower, x, weight, bias, nd_conv##word##which(x0, x1, x2, options)) \
         nd__conv_options read;                                                          \
         const char *name = "conv" #word #which;                                         \
+        ND__ERROR_NAMED(name);                                                          \
         if (nd__conv_options_##of(name, options, &read) != ND_OK)                       \
             return NULL;                                                                \
         return run(name, x, weight, bias, axes, &read);                                 \

@@ -238,11 +238,13 @@ nd_tensor *nd_index_put(const nd_tensor *x, size_t count, const nd_tensor *const
     if (!source || !flat || !table)
         return NULL;
     bool into = source->numel > 0 || points_into(table, flat, 0);
-    if (into && source->numel == 0)
+    const bool is_nothing = into && source->numel == 0;
+    if (is_nothing && !nd__dtype_is_float(x->dtype))
         return nd_clone(x);
-    nd_auto nd_tensor *result = !into        ? NULL
-                                : accumulate ? accumulated(table, flat, source)
-                                             : replaced(table, flat, source);
+    // Nothing is added up where nothing is written: the values keep their part in the history.
+    nd_auto nd_tensor *result = !into                      ? NULL
+                                : accumulate || is_nothing ? accumulated(table, flat, source)
+                                                           : replaced(table, flat, source);
     if (!result)
         say_which(name, x, count, indices);
     return nd_reshape(result, x->ndim, x->shape);

@@ -111,8 +111,20 @@ static nd_status check_images(const char *name, int axes, const nd_tensor *x) {
                      nd__shape_text(text, x->ndim, x->shape), axes + 2);
 }
 
-/// How many windows stand along each axis. Every one of them holds an element: with padding at most
-/// half of the kernel, one that does not has two taps, one on either side of the whole axis.
+/// Whether one of the windows that begin before x steps over all of it.
+static bool steps_over(int64_t size, int64_t count, int64_t kernel, int64_t stride, int64_t padding,
+                       int64_t dilation) {
+    if (size == 0)
+        return true;
+    for (int64_t i = 0; dilation > size && i < count && i * stride < padding; i++) {
+        const int64_t before = padding - i * stride, taps = (before + dilation - 1) / dilation;
+        if (taps >= kernel || taps * dilation - before >= size)
+            return true;
+    }
+    return false;
+}
+
+/// How many windows stand along each axis. Every one of them holds an element.
 static nd_status count_windows(const char *name, const nd_tensor *x, const nd__pool_options *o,
                                int64_t *ret_counts) {
     char text[ND__SHAPE_TEXT];
@@ -128,7 +140,8 @@ static nd_status count_windows(const char *name, const nd_tensor *x, const nd__p
                                             padding, dilation, o->ceil_mode, &ret_counts[axis]);
         if (status != ND_OK)
             return status;
-        bool beside = size == 0 || (padding > 0 && dilation > size);
+        bool beside =
+            steps_over(size, ret_counts[axis], kernel, o->stride[axis], padding, dilation);
         if (ret_counts[axis] == 0 || beside)
             return nd__error(
                 ND_ERROR_SHAPE,

@@ -188,11 +188,62 @@ static void test_hardswish_below_takes_no_gradient(void **state) {
         }
 }
 
+/// The gradient of a norm of any order is there where the norm is.
+static void test_norms_of_every_order_far_from_one(void **state) {
+    (void)state;
+    static const double orders[] = {10, 50, -10, 3, 3, 0.5, -2},
+                        sizes[] = {2e4, 10, 2e4, 1e25, 1e-25, 1e20, 1e-20};
+    for (size_t i = 0; i < sizeof orders / sizeof *orders; i++) {
+        const double p = orders[i], m = sizes[i];
+        const float values[] = {(float)m, (float)(0.7 * m), (float)(0.5 * m), (float)(-0.9 * m)};
+        nd_auto nd_tensor *x = nd_from_data(values, ND_SHAPE(4), ND_F32);
+        assert_ok(nd_set_requires_grad(x, true));
+        nd_auto nd_tensor *y = nd_norm(x, p, 0, NULL, false);
+        assert_ok(nd_backward(y, NULL));
+        const float *got = nd_get_data(nd_get_grad(x));
+        double sum = 0;
+        for (int k = 0; k < 4; k++)
+            sum += pow(fabs((double)values[k] / m), p);
+        const double norm = pow(sum, 1 / p);
+        for (int k = 0; k < 4; k++) {
+            const double expected = pow(fabs((double)values[k] / m) / norm, p - 1);
+            if (!(fabs(fabs((double)got[k]) - expected) <= 1e-4 * fmax(1, expected)))
+                fail_msg("order %g of %g, element %d: %g, expected %g", p, m, k, (double)got[k],
+                         expected);
+        }
+    }
+}
+
+static void test_silu_of_minus_infinity(void **state) {
+    (void)state;
+    static const double values[] = {-INFINITY, -1e30, -100, INFINITY};
+    for (int dtype = 0; dtype < ND_DTYPE_COUNT; dtype++) {
+        if (dtype != ND_F64 && dtype != ND_F32 && dtype != ND_F16 && dtype != ND_BF16)
+            continue;
+        nd_auto nd_tensor *wide = nd_from_data(values, ND_SHAPE(4), ND_F64);
+        nd_auto nd_tensor *x = nd_cast(wide, (nd_dtype)dtype);
+        assert_ok(nd_set_requires_grad(x, true));
+        for (int recorded = 0; recorded < 2; recorded++) {
+            nd_auto nd_tensor *y = nd_silu(x), *part = nd_slice(y, 0, 3, 1, 0);
+            nd_auto nd_tensor *loss = nd_sum(part, 0, NULL, false), *g = NULL;
+            nd_backward_options options = ND_BACKWARD_OPTIONS_INIT;
+            options.create_graph = recorded;
+            const nd_tensor *inputs[] = {x};
+            assert_ok(nd_grad(loss, 1, inputs, &options, &g));
+            nd_auto nd_tensor *slope = nd_cast(g, ND_F64);
+            for (int k = 0; k < 3; k++)
+                assert_true(fabs(((const double *)nd_get_data(slope))[k]) < 1e-30);
+        }
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_gradients_of_any_magnitude),
         ND_TEST(test_steep_slopes_of_small_gradients),
         ND_TEST(test_hardswish_below_takes_no_gradient),
+        ND_TEST(test_norms_of_every_order_far_from_one),
+        ND_TEST(test_silu_of_minus_infinity),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -344,6 +344,17 @@ static void test_attention_refuses(void **state) {
                    "attention: a struct of size 0");
 }
 
+static void test_a_mask_of_nothing_keeps_its_history(void **state) {
+    (void)state;
+    nd_auto nd_tensor *q = nd_ones(ND_SHAPE(0, 3, 4), ND_F32),
+                      *mask = nd_ones(ND_SHAPE(3, 3), ND_F32);
+    assert_ok(nd_set_requires_grad(mask, true));
+    nd_auto nd_tensor *y = nd_attention(q, q, q, mask, NULL);
+    nd_auto nd_tensor *loss = nd_sum(y, 0, NULL, false);
+    assert_ok(nd_backward(loss, NULL));
+    assert_true(((const float *)nd_get_data(nd_get_grad(mask)))[8] == 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_attention_as_in_pytorch),
@@ -355,6 +366,7 @@ int main(void) {
         ND_TEST(test_attention_keeps_its_operands),
         ND_TEST(test_attention_of_scaled_queries),
         ND_TEST(test_attention_refuses),
+        ND_TEST(test_a_mask_of_nothing_keeps_its_history),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

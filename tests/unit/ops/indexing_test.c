@@ -218,11 +218,31 @@ static void test_a_bad_index_is_named(void **state) {
                    "one_hot: an index is outside 0 ... 2: 7 at [3]");
 }
 
+/// What is written nowhere has a gradient of zeros, not none.
+static void test_index_put_of_nothing_keeps_its_history(void **state) {
+    (void)state;
+    for (int accumulate = 0; accumulate < 2; accumulate++) {
+        nd_auto nd_tensor *x = nd_ones(ND_SHAPE(4), ND_F32), *v = nd_ones(ND_SHAPE(1), ND_F32);
+        nd_auto nd_tensor *mask = nd_zeros(ND_SHAPE(4), ND_BOOL);
+        assert_ok(nd_set_requires_grad(x, true));
+        assert_ok(nd_set_requires_grad(v, true));
+        const nd_tensor *indices[] = {mask};
+        nd_auto nd_tensor *y = nd_index_put(x, 1, indices, v, accumulate);
+        nd_auto nd_tensor *loss = nd_sum(y, 0, NULL, false);
+        assert_ok(nd_backward(loss, NULL));
+        assert_true(((const float *)nd_get_data(nd_get_grad(x)))[3] == 1);
+        assert_true(((const float *)nd_get_data(nd_get_grad(v)))[0] == 0);
+        nd_auto nd_tensor *i = nd_ones(ND_SHAPE(4), ND_I32), *w = nd_ones(ND_SHAPE(1), ND_I32);
+        nd_auto nd_tensor *same = nd_index_put(i, 1, indices, w, accumulate);
+        assert_handle(same);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_indexing_as_in_pytorch), ND_TEST(test_indices_of_every_dtype_and_layout),
         ND_TEST(test_indices_of_nothing),     ND_TEST(test_indexing_refuses),
-        ND_TEST(test_a_bad_index_is_named),
+        ND_TEST(test_a_bad_index_is_named),   ND_TEST(test_index_put_of_nothing_keeps_its_history),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

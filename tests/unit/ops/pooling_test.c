@@ -338,6 +338,57 @@ static void test_means_of_very_many(void **state) {
         assert_close("share", at_flat(nd_get_grad(x), i), 1.0 / 2048, 0, 1e-6);
 }
 
+/// Windows longer than x that step into it, or over it.
+static void test_dilated_windows_beside_a_short_axis(void **state) {
+    (void)state;
+    int counted = 0;
+    for (int64_t size = 1; size < 6; size++)
+        for (int64_t kernel = 1; kernel < 6; kernel++)
+            for (int64_t padding = 0; 2 * padding <= kernel; padding++)
+                for (int64_t dilation = 1; dilation < 6; dilation++)
+                    for (int64_t stride = 1; stride < 4; stride++)
+                        for (int ceil_mode = 0; ceil_mode < 2; ceil_mode++) {
+                            nd_max_pool1d_options o = ND_MAX_POOL1D_OPTIONS_INIT;
+                            o.kernel = kernel;
+                            o.padding = padding;
+                            o.dilation = dilation;
+                            o.stride = stride;
+                            o.ceil_mode = ceil_mode;
+                            nd_auto nd_tensor *x = nd_arange(1, (double)size + 1, 1, ND_F32);
+                            nd_auto nd_tensor *image = nd_reshape(x, ND_SHAPE(1, 1, size));
+                            const int64_t span = size + 2 * padding - dilation * (kernel - 1) - 1;
+                            int64_t count =
+                                span < 0 && !(ceil_mode && span > -stride)
+                                    ? 0
+                                    : (span + (ceil_mode ? stride - 1 : 0)) / stride + 1;
+                            if (ceil_mode && count > 0 && (count - 1) * stride >= size + padding)
+                                count--;
+                            float expected[16];
+                            bool all = count > 0;
+                            for (int64_t i = 0; i < count; i++) {
+                                expected[i] = 0;
+                                for (int64_t k = 0; k < kernel; k++) {
+                                    const int64_t at = i * stride - padding + k * dilation;
+                                    if (at >= 0 && at < size)
+                                        expected[i] = fmaxf(expected[i], (float)at + 1);
+                                }
+                                all = all && expected[i] > 0;
+                            }
+                            nd_auto nd_tensor *y = nd_max_pool1d(image, &o);
+                            if (!y)
+                                assert_int_equal(nd_error_get_status(), ND_ERROR_SHAPE);
+                            nd_error_clear();
+                            assert_int_equal(y != NULL, all);
+                            if (!all)
+                                continue;
+                            assert_int_equal(nd_get_numel(y), count);
+                            assert_memory_equal(nd_get_data(y), expected,
+                                                (size_t)count * sizeof(float));
+                            counted++;
+                        }
+    assert_true(counted > 200);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_pooling_of_lines),
@@ -348,6 +399,7 @@ int main(void) {
         ND_TEST(test_means_of_whole_images),
         ND_TEST(test_drawn_lines),
         ND_TEST(test_means_of_very_many),
+        ND_TEST(test_dilated_windows_beside_a_short_axis),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
