@@ -146,7 +146,12 @@ static bool remove_before(nd_node *node, const nd_tensor *x, uint64_t id) {
         nd_node *written = NULL;
         if (node->op == ND_OP_as_strided_scatter) {
             written = value_before(source_of(node, 1));
-            if (remove_from_node(written, x, id))
+            bool found = remove_from_node(written, x, id);
+            while (!found && written && written->op == ND_OP_clone) { // of the value, for the write
+                written = value_before(written);
+                found = remove_from_node(written, x, id);
+            }
+            if (found)
                 return true;
         }
         nd_node *before = value_before(node);
@@ -159,7 +164,8 @@ nd_status nd_remove_hook(nd_tensor *x, uint64_t id) {
     nd_status status = nd__tensor_check_operand("remove_hook", "x", x);
     if (status != ND_OK)
         return status;
-    nd_node *node = nd__rebase_hold_node(x);
+    uint32_t output;
+    nd_node *node = nd__rebase_hold_node(x, &output);
     bool found = node ? remove_before(node, x, id) : remove_from(&x->header, &x->hooks, x, id);
     nd_object_release(node);
     return found
@@ -187,14 +193,15 @@ nd_status nd_remove_hooks(nd_tensor *x) {
     nd_status status = nd__tensor_check_operand("remove_hooks", "x", x);
     if (status != ND_OK)
         return status;
-    nd_node *node = nd__rebase_hold_node(x);
+    uint32_t output;
+    nd_node *node = nd__rebase_hold_node(x, &output);
     nd_object *owner = node ? &node->header : &x->header, **slot = node ? &node->hooks : &x->hooks;
     uint32_t taken;
     do {
         nd_object *contexts[MOST], *list = NULL;
         nd__gradient_lock();
         nd_hooks *hooks = hooks_in(slot);
-        taken = hooks ? take_some(hooks, x->output_index, contexts, MOST) : 0;
+        taken = hooks ? take_some(hooks, output, contexts, MOST) : 0;
         if (hooks)
             list = drop_if_empty(owner, slot);
         nd__gradient_unlock();

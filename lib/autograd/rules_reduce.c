@@ -7,7 +7,7 @@
 static double reduced_elements(const nd_rule_call *call);
 static int reduced_axes(const nd_rule_call *call, int *ret_axes);
 static nd_status give_deviation(const nd_rule_call *call, const nd_tensor *g, double factor);
-static nd_tensor *over_result(const nd_rule_call *call, nd_tensor **ret_safe);
+static nd_tensor *over_result(const nd_rule_call *call, double power, nd_tensor **ret_safe);
 static nd_tensor *deviation_of(const nd_rule_call *call);
 static nd_tensor *with_reduced_axes(const nd_rule_call *call, const nd_tensor *y);
 static nd_status give_repeated(const nd_rule_call *call, const nd_tensor *g);
@@ -35,7 +35,7 @@ nd_status nd__rule_var(const nd_rule_call *call) {
 
 /// g (x - mean) / ((n - correction) y), 0 where y is 0
 nd_status nd__rule_std(const nd_rule_call *call) {
-    nd_auto nd_tensor *share = over_result(call, NULL);
+    nd_auto nd_tensor *share = over_result(call, 1.0, NULL);
     return give_deviation(call, share, 1.0);
 }
 
@@ -52,7 +52,8 @@ nd_status nd__rule_logsumexp(const nd_rule_call *call) {
     return nd__rule_give(call, 0, nd_mul(probability, g));
 }
 
-/// g sign(x) (|x| / y)^(p - 1), 0 where x or y is 0
+/// g sign(x) (|x| / y)^(p - 1), 0 where x or y is 0. For orders between 0 and 2 as a product of
+/// powers, which stay in range where a quotient of the two does not.
 nd_status nd__rule_norm(const nd_rule_call *call) {
     double order = call->node->attrs.f[0];
     nd_auto nd_tensor *saved = nd__record_saved(call->node, 0);
@@ -63,21 +64,22 @@ nd_status nd__rule_norm(const nd_rule_call *call) {
         nd_auto nd_tensor *which = nd_sign(x);
         return nd__rule_give(call, 0, nd_mul(which, repeated));
     }
+    const bool is_quotient = order < 0.0 || order > 2.0;
     nd_auto nd_tensor *divisor = NULL;
-    nd_auto nd_tensor *share = over_result(call, order == 2.0 ? NULL : &divisor);
+    nd_auto nd_tensor *share = over_result(call, order - 1.0, is_quotient ? &divisor : NULL);
     nd_auto nd_tensor *kept = with_reduced_axes(call, share);
     if (order == 2.0)
         return nd__rule_give(call, 0, nd_mul(x, kept));
-    nd_auto nd_tensor *whole = with_reduced_axes(call, divisor);
+    nd_auto nd_tensor *whole = divisor ? with_reduced_axes(call, divisor) : NULL;
     nd_auto nd_tensor *sign = nd_sign(x);
     nd_auto nd_tensor *zero = nd__rules_constant(x, x ? x->dtype : ND_F32, 0.0);
     nd_auto nd_tensor *one = nd__rules_constant(x, x ? x->dtype : ND_F32, 1.0);
     nd_auto nd_tensor *is_number = nd_not_equal(x, zero);
     nd_auto nd_tensor *size = nd_abs(x);
+    nd_auto nd_tensor *part = is_quotient ? nd_div(size, whole) : nd_retain(size);
     // A power of 0 may be infinite, and what is infinite has no second derivative.
-    nd_auto nd_tensor *safe = nd_where(is_number, size, one);
-    nd_auto nd_tensor *part = nd_div(safe, whole); // whose powers stay in range as the norm does
-    nd_auto nd_tensor *power = nd_pow_scalar(part, order - 1.0);
+    nd_auto nd_tensor *safe = nd_where(is_number, part, one);
+    nd_auto nd_tensor *power = nd_pow_scalar(safe, order - 1.0);
     nd_auto nd_tensor *slope = nd_mul(sign, power);
     return nd__rule_give(call, 0, nd_mul(slope, kept));
 }
@@ -191,7 +193,7 @@ static nd_status give_deviation(const nd_rule_call *call, const nd_tensor *g, do
 }
 
 /// g / y^power, 0 where y, which is saved behind x, is 0. Owned.
-static nd_tensor *over_result(const nd_rule_call *call, nd_tensor **ret_safe) {
+static nd_tensor *over_result(const nd_rule_call *call, double power, nd_tensor **ret_safe) {
     nd_auto nd_tensor *g = nd__rules_wide_half(nd__rules_output_grad(call));
     nd_auto nd_tensor *saved = nd__record_saved(call->node, 1);
     nd_auto nd_tensor *y = nd__rules_wide_half(saved);
@@ -199,7 +201,8 @@ static nd_tensor *over_result(const nd_rule_call *call, nd_tensor **ret_safe) {
     nd_auto nd_tensor *one = nd__rules_constant(y, y ? y->dtype : ND_F32, 1.0);
     nd_auto nd_tensor *is_number = nd_not_equal(y, zero);
     nd_auto nd_tensor *safe = nd_where(is_number, y, one);
-    nd_auto nd_tensor *share = ret_safe ? nd_retain(g) : nd_div(g, safe);
+    nd_auto nd_tensor *divisor = power == 1.0 ? nd_retain(safe) : nd_pow_scalar(safe, power);
+    nd_auto nd_tensor *share = ret_safe ? nd_retain(g) : nd_div(g, divisor);
     nd_tensor *result = nd__rules_zero_unless(is_number, share);
     if (ret_safe)
         *ret_safe = nd_steal(&safe);

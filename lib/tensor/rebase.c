@@ -133,10 +133,11 @@ nd_status nd__rebase_refresh(const nd_tensor *x) {
     return ND_OK;
 }
 
-nd_node *nd__rebase_hold_node(const nd_tensor *x) {
+nd_node *nd__rebase_hold_node(const nd_tensor *x, uint32_t *ret_output) {
     nd__gate_enter();
     nd__lock_acquire(&node_lock);
     nd_node *node = x->node ? nd_object_retain(x->node) : NULL;
+    *ret_output = x->output_index;
     nd__lock_release(&node_lock);
     nd__gate_leave();
     return node;

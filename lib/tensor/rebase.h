@@ -66,8 +66,9 @@ static inline nd_tensor *nd__rebase_record(nd_op op, nd_tensor *view, const nd_t
 /// the same. No-op where x follows nobody. Errors: no memory; the base was closed.
 nd_status nd__rebase_refresh(const nd_tensor *x);
 
-/// x's node, owned: another thread that reads x may replace that of a view just then. NULL: none.
-nd_node *nd__rebase_hold_node(const nd_tensor *x);
+/// x's node, owned, and which of its outputs x is: another thread that reads x may replace that of a
+/// view just then. NULL: none.
+nd_node *nd__rebase_hold_node(const nd_tensor *x, uint32_t *ret_output);
 
 /// Before a recorded write: refuses an x whose base, or a leaf that shares its memory, could not learn
 /// of it.

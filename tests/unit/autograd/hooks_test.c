@@ -488,19 +488,23 @@ static void test_leaf_that_a_hook_closes_gets_no_gradient(void **state) {
 /// A hook of a value that was written over since is removed, whose context nobody holds then.
 static void test_a_hook_from_before_a_write_is_removed(void **state) {
     (void)state;
-    for (int how = 0; how < 7; how++)
+    for (int how = 0; how < 9; how++)
         for (int removed = 0; removed < 2; removed++) {
             nd_auto nd_tensor *x = make_leaf(VALUES(1, 1, 1));
             nd_auto nd_tensor *b = nd_mul_scalar(x, 1);
             nd_auto nd_tensor *view = nd_slice(b, 0, 3, 1, 0);
-            nd_tensor *hooked = how < 3 || how == 5 ? b : view;
+            nd_tensor *hooked = how < 3 || how == 5 || how == 7 ? b : view;
+            nd_auto nd_tensor *part = nd_slice(b, 1, 3, 1, 0), *factor = make_leaf(VALUES(2));
             nd_auto nd_tensor *mask = nd_less(view, x);
             nd_auto nd_object *log = new_log();
             uint64_t id;
             assert_ok(nd_add_hook(hooked, note, log, &id));
             // Of b: written itself, twice, through a view. Of the view: through it, twice.
             // And where a mask says.
-            if (how >= 5)
+            // And by what wants the value before for its gradient, through a part of b.
+            if (how >= 7)
+                assert_ok(nd_mul_(how == 7 ? part : view, factor));
+            else if (how >= 5)
                 assert_ok(nd_masked_fill_(hooked, mask, 2));
             else
                 assert_ok(nd_mul_scalar_(how < 2 ? b : view, 2));

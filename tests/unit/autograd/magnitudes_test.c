@@ -214,6 +214,32 @@ static void test_norms_of_every_order_far_from_one(void **state) {
     }
 }
 
+/// A zero has a gradient of 0 beside numbers of any size, and what is small has its own.
+static void test_norms_of_every_order_beside_a_zero(void **state) {
+    (void)state;
+    static const double orders[] = {3, 10, 20, 60, 0.5, 0.5},
+                        small[] = {1e-30, 1e-5, 1e-3, 0.1, 1e-30, 1e20};
+    for (size_t i = 0; i < sizeof orders / sizeof *orders; i++) {
+        const double p = orders[i];
+        const float values[] = {p < 1 ? (float)1e20 : 0.0F, (float)small[i], (float)(2 * small[i])};
+        nd_auto nd_tensor *x = nd_from_data(values, ND_SHAPE(3), ND_F32);
+        assert_ok(nd_set_requires_grad(x, true));
+        nd_auto nd_tensor *y = nd_norm(x, p, 0, NULL, false);
+        assert_ok(nd_backward(y, NULL));
+        const float *got = nd_get_data(nd_get_grad(x));
+        double sum = 0;
+        for (int k = 0; k < 3; k++)
+            sum += values[k] == 0 ? 0 : pow((double)values[k] / small[i], p);
+        const double norm = small[i] * pow(sum, 1 / p);
+        for (int k = 0; k < 3; k++) {
+            const double expected = values[k] == 0 ? 0 : pow((double)values[k] / norm, p - 1);
+            if (!(fabs((double)got[k] - expected) <= 1e-4 * fmax(1, expected)))
+                fail_msg("order %g beside %g, element %d: %g, expected %g", p, small[i], k,
+                         (double)got[k], expected);
+        }
+    }
+}
+
 static void test_silu_of_minus_infinity(void **state) {
     (void)state;
     static const double values[] = {-INFINITY, -1e30, -100, INFINITY};
@@ -243,6 +269,7 @@ int main(void) {
         ND_TEST(test_steep_slopes_of_small_gradients),
         ND_TEST(test_hardswish_below_takes_no_gradient),
         ND_TEST(test_norms_of_every_order_far_from_one),
+        ND_TEST(test_norms_of_every_order_beside_a_zero),
         ND_TEST(test_silu_of_minus_infinity),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
