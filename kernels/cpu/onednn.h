@@ -45,6 +45,8 @@ bool nd__onednn_begin_code(void);
 void nd__onednn_end_code(void);
 /// Whether there is as much address space as what oneDNN generates at once may take.
 bool nd__onednn_has_room(void);
+/// The same for code that takes so many bytes more than is usual.
+bool nd__onednn_has_room_beside(size_t bytes);
 
 /// Multiplications from which a product of the dtype is oneDNN's; INT64_MAX where none is.
 int64_t nd__onednn_least_product(nd_dtype dtype);

@@ -283,8 +283,21 @@ static void reorder_weight(conv_job *job) {
     nd__onednn_leave(&before);
 }
 
-/// A size that oneDNN, which keeps it as int, can tell. It makes code for each place of a padding, which
-/// for wide ones takes a hundred times the memory of the result, and ends the process where there is none.
+/// What oneDNN makes in memory for each element of a row of results: up to 1 kB of code, without
+/// padding, and 3.5 kB with. It ends the process where that is not there.
+#define CODE_OF_A_PLACE 4096
+/// Longer rows are asked for.
+#define LONG_ROW 2048
+
+static bool has_room_for_code(const nd__conv_sizes *s) {
+    const int64_t row = s->y[ND_WINDOW_AXES - 1] > s->x[ND_WINDOW_AXES - 1]
+                            ? s->y[ND_WINDOW_AXES - 1]
+                            : s->x[ND_WINDOW_AXES - 1];
+    return row <= LONG_ROW || nd__onednn_has_room_beside(CODE_OF_A_PLACE * (size_t)row);
+}
+
+/// A size that oneDNN, which keeps it as int, can tell. Of paddings wider than windows it makes far more
+/// code than of others.
 static bool size_suits(int64_t size, int64_t least) {
     return size >= least && size <= INT32_MAX / 4;
 }
@@ -338,7 +351,7 @@ nd_status nd__onednn_conv(const nd_kernel_call *call) {
     if (!nd__onednn_is_used())
         return ND_ERROR_UNSUPPORTED;
     conv_job job = {.call = call, .whole = whole_of(call)};
-    if (!sizes_suit(&job.whole.sizes) ||
+    if (!sizes_suit(&job.whole.sizes) || !has_room_for_code(&job.whole.sizes) ||
         (call->op == ND_OP_conv_grad_weight && loses_depth(&job.whole.sizes)))
         return ND_ERROR_UNSUPPORTED;
     int64_t size = divide(&job);

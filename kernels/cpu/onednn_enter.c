@@ -179,16 +179,23 @@ static bool another_is_ending(void) {
     return atomic_load(&ending) > ending_here;
 }
 
-/// Whether there is room for so many threads that generate code.
-static bool has_room_for(uint32_t threads) {
-    size_t bytes = threads * CODE_BYTES;
+static bool has_bytes(size_t bytes) {
     void *probe = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     return probe != MAP_FAILED && munmap(probe, bytes) == 0;
 }
 
+/// Whether there is room for so many threads that generate code.
+static bool has_room_for(uint32_t threads) {
+    return has_bytes(threads * CODE_BYTES);
+}
+
 bool nd__onednn_has_room(void) {
     return has_room_for(1);
+}
+
+bool nd__onednn_has_room_beside(size_t bytes) {
+    return has_bytes(CODE_BYTES + bytes);
 }
 
 bool nd__onednn_begin_code(void) {
