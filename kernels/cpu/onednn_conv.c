@@ -283,9 +283,9 @@ static void reorder_weight(conv_job *job) {
     nd__onednn_leave(&before);
 }
 
-/// What oneDNN makes in memory for each element of a row of results: up to 1 kB of code, without
-/// padding, and 3.5 kB with. It ends the process where that is not there.
-#define CODE_OF_A_PLACE 4096
+/// What oneDNN takes for each element of a row of results while it makes code for it, of which 1 kB are
+/// left, or 3.5 kB with padding, and more on the way. It ends the process where that is not there.
+#define CODE_OF_A_PLACE 16384
 /// Longer rows are asked for.
 #define LONG_ROW 2048
 

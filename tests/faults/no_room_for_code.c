@@ -99,6 +99,32 @@ static const char *compute_expected(uint64_t room) {
                : nd_error_get_message();
 }
 
+/// A long row, and a short one in the middle of long paddings: oneDNN makes code for each place.
+static const char *compute_long_rows(uint64_t room) {
+    static const int64_t sizes[] = {100000, 6}, paddings[] = {2, 50000};
+    nd_tensor *windows = nd_ones(ND_SHAPE(4, 4, 3), ND_F32);
+    nd_tensor *rows[] = {nd_ones(ND_SHAPE(1, 4, sizes[0]), ND_F32),
+                         nd_ones(ND_SHAPE(1, 4, sizes[1]), ND_F32)};
+    if (!windows || !rows[0] || !rows[1] || limit_to(address_space() + room) != ND_OK)
+        return "no limit";
+    const char *wrong = NULL;
+    for (int k = 0; k < 2 && !wrong; k++) {
+        nd_conv1d_options options = ND_CONV1D_OPTIONS_INIT;
+        options.padding = paddings[k];
+        nd_tensor *y = nd_conv1d(rows[k], windows, NULL, &options);
+        if (!y && nd_error_get_status() != ND_ERROR_OUT_OF_MEMORY)
+            wrong = nd_error_get_message();
+        if (y && ((const float *)nd_get_data(y))[paddings[k]] != 12)
+            wrong = "a result is wrong";
+        nd_release(y);
+    }
+    limit_to(RLIM_INFINITY);
+    nd_release(windows);
+    nd_release(rows[0]);
+    nd_release(rows[1]);
+    return wrong;
+}
+
 static void run_in_child(const char *(*program)(uint64_t room), uint64_t room) {
     fflush(NULL);
     pid_t child = fork();
@@ -127,7 +153,16 @@ static void test_F03_no_room_for_generated_code(void **state) {
     munmap(expected, RESULTS * sizeof(float));
 }
 
+static void test_F03_no_room_for_the_code_of_long_rows(void **state) {
+    (void)state;
+    for (uint64_t room = 8; room <= 4096; room += room < 128 ? 8 : 128)
+        run_in_child(compute_long_rows, room << 20);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {ND_TEST(test_F03_no_room_for_generated_code)};
+    const struct CMUnitTest tests[] = {
+        ND_TEST(test_F03_no_room_for_generated_code),
+        ND_TEST(test_F03_no_room_for_the_code_of_long_rows),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
