@@ -188,55 +188,46 @@ static void test_hardswish_below_takes_no_gradient(void **state) {
         }
 }
 
-/// The gradient of a norm of any order is there where the norm is.
+/// The gradient of a norm of order p beside (x / norm)^(p - 1), of numbers of about that size.
+static void check_norm_gradient(double p, double size, int count, const float *values) {
+    nd_auto nd_tensor *x = nd_from_data(values, ND_SHAPE(count), ND_F32);
+    assert_ok(nd_set_requires_grad(x, true));
+    nd_auto nd_tensor *y = nd_norm(x, p, 0, NULL, false);
+    assert_ok(nd_backward(y, NULL));
+    const float *got = nd_get_data(nd_get_grad(x));
+    double sum = 0;
+    for (int k = 0; k < count; k++)
+        sum += values[k] == 0 ? 0 : pow(fabs((double)values[k] / size), p);
+    const double norm = pow(sum, 1 / p);
+    for (int k = 0; k < count; k++) {
+        const double part = fabs((double)values[k] / size) / norm;
+        const double expected = part == 0 ? 0 : copysign(pow(part, p - 1), (double)values[k]);
+        if (!(fabs((double)got[k] - expected) <= 1e-4 * fmax(1, fabs(expected))))
+            fail_msg("order %g of %g, element %d: %g, expected %g", p, size, k, (double)got[k],
+                     expected);
+    }
+}
+
+/// It is there where the norm is.
 static void test_norms_of_every_order_far_from_one(void **state) {
     (void)state;
-    static const double orders[] = {10, 50, -10, 3, 3, 0.5, -2},
-                        sizes[] = {2e4, 10, 2e4, 1e25, 1e-25, 1e20, 1e-20};
-    for (size_t i = 0; i < sizeof orders / sizeof *orders; i++) {
-        const double p = orders[i], m = sizes[i];
+    static const double cases[][2] = {{10, 2e4},  {50, 10},    {-10, 2e4}, {3, 1e25},
+                                      {3, 1e-25}, {0.5, 1e20}, {-2, 1e-20}};
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        const double m = cases[i][1];
         const float values[] = {(float)m, (float)(0.7 * m), (float)(0.5 * m), (float)(-0.9 * m)};
-        nd_auto nd_tensor *x = nd_from_data(values, ND_SHAPE(4), ND_F32);
-        assert_ok(nd_set_requires_grad(x, true));
-        nd_auto nd_tensor *y = nd_norm(x, p, 0, NULL, false);
-        assert_ok(nd_backward(y, NULL));
-        const float *got = nd_get_data(nd_get_grad(x));
-        double sum = 0;
-        for (int k = 0; k < 4; k++)
-            sum += pow(fabs((double)values[k] / m), p);
-        const double norm = pow(sum, 1 / p);
-        for (int k = 0; k < 4; k++) {
-            const double expected = pow(fabs((double)values[k] / m) / norm, p - 1);
-            if (!(fabs(fabs((double)got[k]) - expected) <= 1e-4 * fmax(1, expected)))
-                fail_msg("order %g of %g, element %d: %g, expected %g", p, m, k, (double)got[k],
-                         expected);
-        }
+        check_norm_gradient(cases[i][0], m, 4, values);
     }
 }
 
 /// A zero has a gradient of 0 beside numbers of any size, and what is small has its own.
 static void test_norms_of_every_order_beside_a_zero(void **state) {
     (void)state;
-    static const double orders[] = {3, 10, 20, 60, 0.5, 0.5},
-                        small[] = {1e-30, 1e-5, 1e-3, 0.1, 1e-30, 1e20};
-    for (size_t i = 0; i < sizeof orders / sizeof *orders; i++) {
-        const double p = orders[i];
-        const float values[] = {p < 1 ? (float)1e20 : 0.0F, (float)small[i], (float)(2 * small[i])};
-        nd_auto nd_tensor *x = nd_from_data(values, ND_SHAPE(3), ND_F32);
-        assert_ok(nd_set_requires_grad(x, true));
-        nd_auto nd_tensor *y = nd_norm(x, p, 0, NULL, false);
-        assert_ok(nd_backward(y, NULL));
-        const float *got = nd_get_data(nd_get_grad(x));
-        double sum = 0;
-        for (int k = 0; k < 3; k++)
-            sum += values[k] == 0 ? 0 : pow((double)values[k] / small[i], p);
-        const double norm = small[i] * pow(sum, 1 / p);
-        for (int k = 0; k < 3; k++) {
-            const double expected = values[k] == 0 ? 0 : pow((double)values[k] / norm, p - 1);
-            if (!(fabs((double)got[k] - expected) <= 1e-4 * fmax(1, expected)))
-                fail_msg("order %g beside %g, element %d: %g, expected %g", p, small[i], k,
-                         (double)got[k], expected);
-        }
+    static const double cases[][2] = {{3, 1e-30}, {10, 1e-5},   {20, 1e-3},
+                                      {60, 0.1},  {0.5, 1e-30}, {0.5, 1e20}};
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        const double p = cases[i][0], m = cases[i][1];
+        check_norm_gradient(p, m, 3, (float[]){p < 1 ? 1e20F : 0.0F, (float)m, (float)(2 * m)});
     }
 }
 
