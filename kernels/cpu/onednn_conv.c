@@ -1,13 +1,14 @@
 // Convolutions of f32 through oneDNN, in parts that threads claim.
 //
 // A part is a range of images and, where there are few images, a range of channels: those of the
-// output, or of the input for its gradient; of both, by whole groups, where there are groups.
+// output, or of the input for its gradient; of both, by whole groups, where there are groups. Where rows
+// are long it is a range of a row's runs (onednn_row.h) instead, which are computed one by one.
 // oneDNN computes a part on one thread. Parts write to different places, but for the gradient of
 // the weight: there each range of images makes a sum of its own, and the sums are added in order.
 // How a convolution is cut depends on panels.h. Memory for reordered operands and scratch is the
 // computing thread's own; that there is none is said apart from other failures, since the caller may
 // find some.
-#include "kernels/cpu/onednn_plan.h"
+#include "kernels/cpu/onednn_row.h"
 
 #if ND_HAVE_ONEDNN
 #include "kernels/cpu/panels.h"
@@ -25,11 +26,12 @@
 typedef struct conv_job {
     const nd_kernel_call *call;
     nd__conv_part whole;
-    int64_t images, channels; ///< ranges of each
-    int64_t units, step;      ///< what ranges of channels divide, by how many: channels or groups
-    int64_t weights;          ///< elements of the weight
-    float *sums;              ///< of the weight's gradient, of all ranges of images but the first
-    void *reordered;          ///< the weight as `layout`, or NULL
+    nd__conv_row row;
+    int64_t images, channels, stretches; ///< ranges of images, of channels, of runs
+    int64_t units, step; ///< what ranges of channels divide, by how many: channels or groups
+    int64_t weights;     ///< elements of the weight
+    float *sums;         ///< of the weight's gradient, of all ranges but the first
+    void *reordered;     ///< the weight as `layout`, or NULL
     dnnl_memory_desc_t layout;
     _Atomic nd_status status; ///< of the first part that failed
 } conv_job;
@@ -55,8 +57,10 @@ static size_t rounded(size_t bytes) {
     return (bytes + 63) & ~(size_t)63;
 }
 
-/// Operand memory in our layout and in theirs (the same where they agree), and the scratchpad.
+/// Operand memory in our layout and in theirs (the same where they agree), and the scratchpad. Copies of
+/// pieces of rows are in our layout.
 typedef struct conv_memory {
+    float *copies[3];
     dnnl_memory_t ours[3], theirs[3], scratch;
     dnnl_stream_t stream;
 } conv_memory;
@@ -64,23 +68,31 @@ typedef struct conv_memory {
 /// Operands of a part, in our layout, and the weight in theirs where that was made for all parts.
 typedef struct conv_operands {
     void *data[3];
+    nd__conv_pieces pieces[3]; ///< of a run: what is copied; without images: nothing
     void *reordered;
 } conv_operands;
 
 static nd_status make_memory(const nd__conv_plan *plan, const conv_operands *operands,
                              conv_memory *memory) {
     size_t bytes = rounded(plan->scratch_bytes);
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 3; i++) {
         if (plan->reorder[i])
             bytes += rounded(dnnl_memory_desc_get_size(&plan->theirs[i]));
+        if (operands->pieces[i].images)
+            bytes += rounded(dnnl_memory_desc_get_size(&plan->ours[i]));
+    }
     char *block = bytes ? (char *)nd__cpu_scratch(bytes) : NULL;
     if (bytes && !block)
         return ND_ERROR_OUT_OF_MEMORY;
     dnnl_status_t made =
         dnnl_stream_create(&memory->stream, plan->engine, dnnl_stream_default_flags);
     for (int i = 0; i < 3 && made == dnnl_success; i++) {
-        made =
-            dnnl_memory_create(&memory->ours[i], &plan->ours[i], plan->engine, operands->data[i]);
+        void *data = operands->data[i];
+        if (operands->pieces[i].images) {
+            data = memory->copies[i] = (float *)block;
+            block += rounded(dnnl_memory_desc_get_size(&plan->ours[i]));
+        }
+        made = dnnl_memory_create(&memory->ours[i], &plan->ours[i], plan->engine, data);
         if (made == dnnl_success && plan->reorder[i]) {
             void *theirs = i == 2 && operands->reordered ? operands->reordered : block;
             made = dnnl_memory_create(&memory->theirs[i], &plan->theirs[i], plan->engine, theirs);
@@ -117,6 +129,8 @@ static nd_status run_plan(const nd__conv_plan *plan, const conv_operands *operan
     dnnl_exec_arg_t arguments[4];
     for (int i = 0; i < 3 && status == ND_OK; i++) {
         bool reordered = plan->reorder[i] != NULL;
+        if (memory.copies[i] && i > 0)
+            nd__conv_row_read(&operands->pieces[i], memory.copies[i]);
         arguments[i].arg = plan->argument[i];
         arguments[i].memory = reordered ? memory.theirs[i] : memory.ours[i];
         if (reordered && i > 0 && !(i == 2 && operands->reordered))
@@ -131,6 +145,8 @@ static nd_status run_plan(const nd__conv_plan *plan, const conv_operands *operan
         status = run_reorder(plan->reorder[0], memory.theirs[0], memory.ours[0], memory.stream);
     if (memory.stream)
         dnnl_stream_wait(memory.stream);
+    if (status == ND_OK && memory.copies[0])
+        nd__conv_row_write(&operands->pieces[0], memory.copies[0]);
     destroy_memory(&memory);
     return status;
 }
@@ -147,17 +163,34 @@ static int64_t begin_of_units(const conv_job *job, int64_t range) {
     return job->units * range / job->channels / job->step * job->step;
 }
 
+static int64_t begin_of_runs(const conv_job *job, int64_t range) {
+    return job->row.runs * range / job->stretches;
+}
+
 static nd__conv_part whole_of(const nd_kernel_call *call) {
     nd__conv_part whole = {.sizes = nd__conv_sizes_of(call)};
     const nd__conv_sizes *s = &whole.sizes;
+    whole.end_padding = s->padding[ND_WINDOW_AXES - 1];
     whole.x_stride = s->ci * nd__windows_volume(s->x);
     whole.y_stride = s->co * nd__windows_volume(s->y);
     whole.weight_stride = s->ci / s->groups * nd__windows_volume(s->kernel);
     return whole;
 }
 
+/// The part's ranges: of images, of runs, of channels.
+static int64_t images_of(const conv_job *job, int64_t part) {
+    return part / job->channels / job->stretches;
+}
+static int64_t stretch_of(const conv_job *job, int64_t part) {
+    return part / job->channels % job->stretches;
+}
+static int64_t channels_of(const conv_job *job, int64_t part) {
+    return part % job->channels;
+}
+
+/// With whole rows.
 static nd__conv_part part_of(const conv_job *job, int64_t part) {
-    int64_t image = part / job->channels, range = part % job->channels;
+    int64_t image = images_of(job, part), range = channels_of(job, part);
     int64_t units = begin_of_units(job, range + 1) - begin_of_units(job, range);
     nd__conv_part result = job->whole;
     nd__conv_sizes *s = &result.sizes;
@@ -178,8 +211,8 @@ static void operands_of_part(const conv_job *job, int64_t part, conv_operands *r
     const nd_kernel_call *call = job->call;
     const nd__conv_part *whole = &job->whole;
     const nd__conv_sizes *s = &whole->sizes;
-    int64_t range = part / job->channels, image = begin_of_images(job, range);
-    int64_t unit = begin_of_units(job, part % job->channels), groups = s->groups;
+    int64_t image = begin_of_images(job, images_of(job, part));
+    int64_t unit = begin_of_units(job, channels_of(job, part)), groups = s->groups;
     bool by_input = call->op == ND_OP_conv_grad_input;
     // First channels of the part. Those of the input are also the weight's where they are divided.
     int64_t ci = groups > 1 ? unit * (s->ci / groups) : by_input ? unit : 0;
@@ -196,7 +229,8 @@ static void operands_of_part(const conv_job *job, int64_t part, conv_operands *r
     } else if (by_input) {
         data[0] += x, data[1] += y, data[2] += weight;
     } else {
-        data[0] = (range == 0 ? data[0] : job->sums + (range - 1) * job->weights) + weight;
+        int64_t sum = part / job->channels;
+        data[0] = (sum == 0 ? data[0] : job->sums + (sum - 1) * job->weights) + weight;
         data[1] += x, data[2] += y;
     }
     for (int i = 0; i < 3; i++)
@@ -208,7 +242,73 @@ static uint32_t kind_of(const conv_job *job) {
     uint32_t mix = (uint32_t)job->call->op;
     for (int i = 0; i < 10; i++) // strides, paddings, dilations, groups
         mix = mix * 31 + (uint32_t)(64 - __builtin_clzll((uint64_t)job->call->attrs.i[i] | 1));
+    mix = mix * 31 + (job->row.runs > 1);
     return 2 * ND__ONEDNN_FAMILY + mix % ND__ONEDNN_FAMILY;
+}
+
+/// Has operands of a part with whole rows be those of a run.
+static void cut_operands(const conv_job *job, const nd__conv_part *part, int64_t run,
+                         conv_operands *operands) {
+    static const int of_conv[3] = {ND__ROW_OF_Y, ND__ROW_OF_X, -1};
+    static const int of_input[3] = {ND__ROW_OF_X, ND__ROW_OF_Y, -1};
+    static const int of_weight[3] = {-1, ND__ROW_OF_X, ND__ROW_OF_Y};
+    const int *of = job->call->op == ND_OP_conv              ? of_conv
+                    : job->call->op == ND_OP_conv_grad_input ? of_input
+                                                             : of_weight;
+    for (int i = 0; i < 3; i++)
+        if (of[i] >= 0)
+            operands->pieces[i] =
+                nd__conv_row_pieces(&job->row, part, of[i], run, operands->data[i]);
+}
+
+/// The part with that number, or a run of it.
+static nd__conv_part sizes_of_run(const conv_job *job, const nd__conv_part *part) {
+    return job->row.runs > 1 ? nd__conv_row_cut(&job->row, part) : *part;
+}
+
+static nd_status run_run(const conv_job *job, const nd__conv_part *part, conv_operands operands,
+                         int64_t run, float *sum) {
+    const nd__conv_part sizes = sizes_of_run(job, part);
+    if (job->row.runs > 1)
+        cut_operands(job, part, run, &operands);
+    if (sum)
+        operands.data[0] = sum;
+    nd__conv_plan *plan;
+    nd_status status = nd__conv_plan_acquire(job->call->op, &sizes, &plan);
+    if (status != ND_OK)
+        return status;
+    if (job->reordered && dnnl_memory_desc_equal(&plan->theirs[2], &job->layout))
+        operands.reordered = job->reordered;
+    status = run_plan(plan, &operands);
+    nd__conv_plan_release(plan);
+    return status;
+}
+
+/// All runs of a part. Those of a weight's gradient are added up.
+static nd_status run_part(const conv_job *job, int64_t number) {
+    const nd__conv_part part = part_of(job, number);
+    conv_operands operands;
+    memset(&operands, 0, sizeof operands);
+    operands_of_part(job, number, &operands);
+    const int64_t stretch = stretch_of(job, number);
+    const int64_t begin = begin_of_runs(job, stretch), end = begin_of_runs(job, stretch + 1);
+    const int64_t weights = part.sizes.co * part.weight_stride;
+    float *sum = NULL;
+    if (job->call->op == ND_OP_conv_grad_weight && end - begin > 1) {
+        sum = malloc((size_t)weights * sizeof *sum);
+        if (!sum)
+            return ND_ERROR_OUT_OF_MEMORY;
+    }
+    nd_status status = ND_OK;
+    for (int64_t run = begin; run < end && status == ND_OK; run++) {
+        const bool adds = sum && run > begin;
+        status = run_run(job, &part, operands, run, adds ? sum : NULL);
+        float *out = (float *)operands.data[0];
+        for (int64_t i = 0; adds && status == ND_OK && i < weights; i++)
+            out[i] += sum[i];
+    }
+    free(sum);
+    return status;
 }
 
 static void run_parts(void *context, int64_t begin, int64_t end) {
@@ -219,17 +319,7 @@ static void run_parts(void *context, int64_t begin, int64_t end) {
         return;
     }
     for (int64_t part = begin; part < end && atomic_load(&job->status) == ND_OK; part++) {
-        nd__conv_part sizes = part_of(job, part);
-        conv_operands operands = {.reordered = NULL};
-        operands_of_part(job, part, &operands);
-        nd__conv_plan *plan;
-        nd_status status = nd__conv_plan_acquire(job->call->op, &sizes, &plan);
-        if (status == ND_OK) {
-            if (job->reordered && dnnl_memory_desc_equal(&plan->theirs[2], &job->layout))
-                operands.reordered = job->reordered;
-            status = run_plan(plan, &operands);
-            nd__conv_plan_release(plan);
-        }
+        nd_status status = run_part(job, part);
         if (status != ND_OK)
             fail(job, status);
     }
@@ -239,17 +329,17 @@ static void run_parts(void *context, int64_t begin, int64_t end) {
 static void add_sums(void *context, int64_t begin, int64_t end) {
     const conv_job *job = (const conv_job *)context;
     float *out = (float *)job->call->operand[0].data;
-    for (int64_t range = 0; range < job->images - 1; range++) {
+    for (int64_t range = 0; range < job->images * job->stretches - 1; range++) {
         const float *sum = job->sums + range * job->weights;
         for (int64_t i = begin; i < end; i++)
             out[i] += sum[i];
     }
 }
 
-/// Brings the weight into the layout of the first part's plan, so that not every part does. Where
+/// Brings the weight into the layout of one part's plan, so that not every part does. Where
 /// that fails they do.
 static void reorder_weight(conv_job *job) {
-    nd__conv_part sizes = part_of(job, 0);
+    nd__conv_part part = part_of(job, 0), sizes = sizes_of_run(job, &part);
     nd__onednn_before before;
     if (!nd__onednn_enter(kind_of(job), &before))
         return;
@@ -289,10 +379,10 @@ static void reorder_weight(conv_job *job) {
 /// Longer rows are asked for.
 #define LONG_ROW 2048
 
-static bool has_room_for_code(const nd__conv_sizes *s) {
-    const int64_t row = s->y[ND_WINDOW_AXES - 1] > s->x[ND_WINDOW_AXES - 1]
-                            ? s->y[ND_WINDOW_AXES - 1]
-                            : s->x[ND_WINDOW_AXES - 1];
+static bool has_room_for_code(const conv_job *job) {
+    const nd__conv_part part = sizes_of_run(job, &job->whole);
+    const int64_t *of_x = part.sizes.x, *of_y = part.sizes.y, axis = ND_WINDOW_AXES - 1;
+    const int64_t row = of_x[axis] > of_y[axis] ? of_x[axis] : of_y[axis];
     return row <= LONG_ROW || nd__onednn_has_room_beside(CODE_OF_A_PLACE * (size_t)row);
 }
 
@@ -342,6 +432,13 @@ static int64_t divide(conv_job *job) {
     ranges = ranges < s->n ? ranges : s->n;
     if (job->images < ranges && job->call->op != ND_OP_conv_grad_weight)
         job->images = ranges; // each of a weight's gradient would be a sum of its own
+    job->stretches = 1;
+    if (job->row.runs > 1) {
+        most = 1;
+        job->stretches =
+            parts / job->images < job->row.runs ? parts / job->images : job->row.runs - 1;
+        job->stretches = job->stretches > 0 ? job->stretches : 1;
+    }
     job->channels = parts / job->images < most ? parts / job->images : most;
     job->channels = job->channels > 0 ? job->channels : 1;
     return size;
@@ -351,23 +448,27 @@ nd_status nd__onednn_conv(const nd_kernel_call *call) {
     if (!nd__onednn_is_used())
         return ND_ERROR_UNSUPPORTED;
     conv_job job = {.call = call, .whole = whole_of(call)};
-    if (!sizes_suit(&job.whole.sizes) || !has_room_for_code(&job.whole.sizes) ||
+    if (!sizes_suit(&job.whole.sizes))
+        return ND_ERROR_UNSUPPORTED;
+    job.row = nd__conv_row_of(call->op, &job.whole.sizes);
+    if (!has_room_for_code(&job) ||
         (call->op == ND_OP_conv_grad_weight && loses_depth(&job.whole.sizes)))
         return ND_ERROR_UNSUPPORTED;
     int64_t size = divide(&job);
-    bool sums = call->op == ND_OP_conv_grad_weight && job.images > 1;
+    int64_t ranges = job.images * job.stretches, parts = ranges * job.channels;
+    bool sums = call->op == ND_OP_conv_grad_weight && ranges > 1;
     if (sums) {
-        job.sums = malloc((size_t)((job.images - 1) * job.weights) * sizeof(float));
+        job.sums = malloc((size_t)((ranges - 1) * job.weights) * sizeof(float));
         if (!job.sums)
             return ND_ERROR_OUT_OF_MEMORY;
-    } else if (job.images > 1 && job.channels == 1 && call->op != ND_OP_conv_grad_weight) {
+    } else if (job.images * job.row.runs > 1 && job.channels == 1 &&
+               call->op != ND_OP_conv_grad_weight) {
         reorder_weight(&job);
     }
-    int64_t parts = job.images * job.channels;
     nd__cpu_parallel(parts, size / parts / 16 + 16, 1, run_parts, &job);
     nd_status status = atomic_load(&job.status);
     if (sums && status == ND_OK)
-        nd__cpu_parallel(job.weights, job.images, 64, add_sums, &job);
+        nd__cpu_parallel(job.weights, ranges, 64, add_sums, &job);
     free(job.sums);
     free(job.reordered);
     return status;

@@ -12,6 +12,7 @@
 typedef struct nd__conv_part {
     nd__conv_sizes sizes;
     int64_t x_stride, y_stride, weight_stride;
+    int64_t end_padding; ///< of the last axis, behind x; the sizes have the one before it
 } nd__conv_part;
 
 typedef struct nd__conv_plan {

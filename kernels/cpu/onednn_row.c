@@ -1,0 +1,125 @@
+#include "kernels/cpu/onednn_row.h"
+
+#if ND_HAVE_ONEDNN
+#include <string.h>
+
+/// Rows up to so long are not cut.
+#define LONG_ROW 2048
+/// A run has this many places, and up to MOST_PLACES where that is less than LEAST_WORK
+/// multiplications: it takes microseconds to begin one.
+#define PLACES 512
+#define MOST_PLACES 2048
+#define LEAST_WORK ((int64_t)1 << 23)
+
+enum { ROW = ND_WINDOW_AXES - 1 };
+
+static int64_t least(int64_t a, int64_t b) {
+    return a < b ? a : b;
+}
+
+static int64_t most(int64_t a, int64_t b) {
+    return a > b ? a : b;
+}
+
+/// Of a positive b.
+static int64_t ceiling(int64_t a, int64_t b) {
+    return a > 0 ? (a + b - 1) / b : -(-a / b);
+}
+
+/// Places of y for a run. A row has eight of the larger ones, so that little of the last is computed for
+/// nothing.
+static int64_t run_of(const nd__conv_sizes *s, int64_t window) {
+    const int64_t work =
+        s->co * (s->ci / s->groups) * nd__windows_volume(s->kernel) * s->y[0] * s->y[1];
+    int64_t run = PLACES;
+    while (run < MOST_PLACES &&
+           ((work < LEAST_WORK / run && run * 8 <= s->y[ROW]) || run * s->stride[ROW] < 2 * window))
+        run *= 2;
+    return run;
+}
+
+nd__conv_row nd__conv_row_of(nd_op op, const nd__conv_sizes *s) {
+    nd__conv_row row = {.runs = 1};
+    const int64_t stride = s->stride[ROW], padding = s->padding[ROW];
+    const int64_t window = s->dilation[ROW] * (s->kernel[ROW] - 1) + 1;
+    const bool of_input = op == ND_OP_conv_grad_input;
+    if (most(s->x[ROW], s->y[ROW]) <= LONG_ROW || window > MOST_PLACES || stride > MOST_PLACES ||
+        (of_input && window < stride))
+        return row;
+    const int64_t run = run_of(s, window);
+    if (of_input) { // every window that sees a place of the run
+        row.step[ND__ROW_OF_X] = row.places[ND__ROW_OF_X] = run * stride;
+        row.step[ND__ROW_OF_Y] = run;
+        row.first[ND__ROW_OF_Y] = ceiling(padding - window + 1, stride);
+        const int64_t last = (run * stride - 1 + padding) / stride;
+        row.places[ND__ROW_OF_Y] = last - row.first[ND__ROW_OF_Y] + 1;
+        row.padding[0] = padding - row.first[ND__ROW_OF_Y] * stride;
+        row.padding[1] = last * stride - padding + window - run * stride;
+        row.runs = ceiling(s->x[ROW], run * stride);
+    } else { // every place that a window of the run sees
+        row.step[ND__ROW_OF_Y] = row.places[ND__ROW_OF_Y] = run;
+        row.step[ND__ROW_OF_X] = run * stride;
+        row.first[ND__ROW_OF_X] = -padding;
+        row.places[ND__ROW_OF_X] = (run - 1) * stride + window;
+        row.runs = ceiling(s->y[ROW], run);
+    }
+    return row;
+}
+
+nd__conv_part nd__conv_row_cut(const nd__conv_row *row, const nd__conv_part *part) {
+    nd__conv_part cut = *part;
+    nd__conv_sizes *s = &cut.sizes;
+    s->x[ROW] = row->places[ND__ROW_OF_X];
+    s->y[ROW] = row->places[ND__ROW_OF_Y];
+    s->padding[ROW] = row->padding[0];
+    cut.end_padding = row->padding[1];
+    cut.x_stride = s->ci * nd__windows_volume(s->x);
+    cut.y_stride = s->co * nd__windows_volume(s->y);
+    return cut;
+}
+
+nd__conv_pieces nd__conv_row_pieces(const nd__conv_row *row, const nd__conv_part *part, int of,
+                                    int64_t run, void *data) {
+    const nd__conv_sizes *s = &part->sizes;
+    const bool is_x = of == ND__ROW_OF_X;
+    const int64_t *size = is_x ? s->x : s->y;
+    return (nd__conv_pieces){.data = (float *)data,
+                             .images = s->n,
+                             .image_stride = is_x ? part->x_stride : part->y_stride,
+                             .rows = (is_x ? s->ci : s->co) * size[0] * size[1],
+                             .row = size[ROW],
+                             .first = row->first[of] + run * row->step[of],
+                             .places = row->places[of]};
+}
+
+/// Which places of the pieces there are.
+static int64_t begin_of(const nd__conv_pieces *pieces) {
+    return least(most(-pieces->first, 0), pieces->places);
+}
+static int64_t end_of(const nd__conv_pieces *pieces) {
+    return most(least(pieces->row - pieces->first, pieces->places), begin_of(pieces));
+}
+
+void nd__conv_row_read(const nd__conv_pieces *from, float *to) {
+    const size_t begin = (size_t)begin_of(from), end = (size_t)end_of(from);
+    const size_t places = (size_t)from->places;
+    for (int64_t image = 0; image < from->images; image++)
+        for (int64_t row = 0; row < from->rows; row++, to += places) {
+            memset(to, 0, begin * sizeof *to);
+            if (begin < end)
+                memcpy(to + begin,
+                       from->data + image * from->image_stride + row * from->row + from->first +
+                           (int64_t)begin,
+                       (end - begin) * sizeof *to);
+            memset(to + end, 0, (places - end) * sizeof *to);
+        }
+}
+
+void nd__conv_row_write(const nd__conv_pieces *to, const float *from) {
+    const size_t begin = (size_t)begin_of(to), end = (size_t)end_of(to);
+    for (int64_t image = 0; image < to->images && begin < end; image++)
+        for (int64_t row = 0; row < to->rows; row++, from += to->places)
+            memcpy(to->data + image * to->image_stride + row * to->row + to->first + (int64_t)begin,
+                   from + begin, (end - begin) * sizeof *from);
+}
+#endif

@@ -1,0 +1,39 @@
+// Long rows of a convolution, cut into runs.
+//
+// oneDNN generates code for every place of a row, up to 3.5 kB for each, and keeps it; each length of
+// rows has code of its own. So long rows are computed run by run. A run is a convolution of copies of
+// short pieces of rows, with zeros where they reach beyond their ends, and all runs of all rows of any
+// length have the same sizes.
+#ifndef ND_KERNELS_CPU_ONEDNN_ROW_H
+#define ND_KERNELS_CPU_ONEDNN_ROW_H
+#include "kernels/cpu/onednn_plan.h"
+
+#if ND_HAVE_ONEDNN
+/// How the rows of one convolution are cut.
+typedef struct nd__conv_row {
+    int64_t runs; ///< 1: they are not
+    // Where the first run begins, before the row's first place where it is negative; how far the next
+    // one is from it; places of a run. In x, and in y.
+    int64_t first[2], step[2], places[2];
+    int64_t padding[2]; ///< of a run, before it and behind it
+} nd__conv_row;
+
+enum { ND__ROW_OF_X, ND__ROW_OF_Y };
+
+/// Pieces of rows in an operand with whole ones.
+typedef struct nd__conv_pieces {
+    float *data; ///< the first row
+    int64_t images, image_stride, rows, row;
+    int64_t first, places; ///< of each row
+} nd__conv_pieces;
+
+nd__conv_row nd__conv_row_of(nd_op op, const nd__conv_sizes *sizes);
+/// The convolution of a run of a part with whole rows.
+nd__conv_part nd__conv_row_cut(const nd__conv_row *row, const nd__conv_part *part);
+/// What a run reads or writes of x or y, of which `data` is the part's first row.
+nd__conv_pieces nd__conv_row_pieces(const nd__conv_row *row, const nd__conv_part *part, int of,
+                                    int64_t run, void *data);
+void nd__conv_row_read(const nd__conv_pieces *from, float *to);
+void nd__conv_row_write(const nd__conv_pieces *to, const float *from);
+#endif
+#endif
