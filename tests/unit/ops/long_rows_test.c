@@ -39,6 +39,11 @@ static long_case random_case(void) {
     c.w = from_to(window > 2040 ? window : 2040, one_in(3) ? MOST_LENGTH + window : 4200 + window);
     c.options.padding[1] = one_in(3) ? from_to(0, 2 * window) : from_to(0, window / 2);
     c.options.padding[0] = c.kh > 1 ? from_to(0, c.kh - 1) : 0;
+    if (one_in(12)) { // an image of many rows
+        c.n = 1;
+        c.h = 17 + c.kh;
+        c.w += 8192;
+    }
     return c;
 }
 
