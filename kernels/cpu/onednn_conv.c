@@ -242,7 +242,7 @@ static uint32_t kind_of(const conv_job *job) {
     uint32_t mix = (uint32_t)job->call->op;
     for (int i = 0; i < 10; i++) // strides, paddings, dilations, groups
         mix = mix * 31 + (uint32_t)(64 - __builtin_clzll((uint64_t)job->call->attrs.i[i] | 1));
-    mix = mix * 31 + (job->row.runs > 1);
+    mix = mix * 31 + job->row.cut;
     return 2 * ND__ONEDNN_FAMILY + mix % ND__ONEDNN_FAMILY;
 }
 
@@ -263,13 +263,13 @@ static void cut_operands(const conv_job *job, const nd__conv_part *part, int64_t
 
 /// The part with that number, or a run of it.
 static nd__conv_part sizes_of_run(const conv_job *job, const nd__conv_part *part) {
-    return job->row.runs > 1 ? nd__conv_row_cut(&job->row, part) : *part;
+    return job->row.cut ? nd__conv_row_cut(&job->row, part) : *part;
 }
 
 static nd_status run_run(const conv_job *job, const nd__conv_part *part, conv_operands operands,
                          int64_t run, float *sum) {
     const nd__conv_part sizes = sizes_of_run(job, part);
-    if (job->row.runs > 1)
+    if (job->row.cut)
         cut_operands(job, part, run, &operands);
     if (sum)
         operands.data[0] = sum;
@@ -435,8 +435,7 @@ static int64_t divide(conv_job *job) {
     job->stretches = 1;
     if (job->row.runs > 1) {
         most = 1;
-        job->stretches =
-            parts / job->images < job->row.runs ? parts / job->images : job->row.runs - 1;
+        job->stretches = parts / job->images < job->row.runs ? parts / job->images : job->row.runs;
         job->stretches = job->stretches > 0 ? job->stretches : 1;
     }
     job->channels = parts / job->images < most ? parts / job->images : most;

@@ -8,6 +8,10 @@
 #define LONG_ROW 2048
 #define LONG_ROW_OF_MANY 8192
 #define MANY_ROWS 16
+/// A single row that is longer than this is lengthened to a multiple of a STEPS-th of the power of two above
+/// it, if it is no such multiple.
+#define SHORT_ROW 512
+#define STEPS 16
 /// A run has this many places, and up to MOST_PLACES where that is less than LEAST_WORK
 /// multiplications: it takes microseconds to begin one.
 #define PLACES 512
@@ -41,16 +45,29 @@ static int64_t run_of(const nd__conv_sizes *s, int64_t window) {
     return run;
 }
 
+static int64_t lengthened(int64_t places) {
+    int64_t power = SHORT_ROW;
+    while (power < places)
+        power *= 2;
+    return ceiling(places, power / STEPS) * (power / STEPS);
+}
+
 nd__conv_row nd__conv_row_of(nd_op op, const nd__conv_sizes *s) {
     nd__conv_row row = {.runs = 1};
     const int64_t stride = s->stride[ROW], padding = s->padding[ROW];
     const int64_t window = s->dilation[ROW] * (s->kernel[ROW] - 1) + 1;
     const bool of_input = op == ND_OP_conv_grad_input;
-    const bool many = s->y[0] * s->y[1] >= MANY_ROWS;
-    if (most(s->x[ROW], s->y[ROW]) <= (many ? LONG_ROW_OF_MANY : LONG_ROW) ||
-        window > MOST_PLACES || stride > MOST_PLACES || (of_input && window < stride))
+    const int64_t row_of_x = s->x[ROW], row_of_y = s->y[ROW], rows = s->y[0] * s->y[1];
+    if (window > MOST_PLACES || stride > MOST_PLACES || (of_input && window < stride))
         return row;
-    const int64_t run = run_of(s, window);
+    const int64_t places = of_input ? ceiling(row_of_x, stride) : row_of_y;
+    const bool is_long =
+        most(row_of_x, row_of_y) > (rows < MANY_ROWS ? LONG_ROW : LONG_ROW_OF_MANY);
+    const bool is_single = rows * s->x[0] * s->x[1] == 1 && places > SHORT_ROW;
+    const int64_t run = is_long ? run_of(s, window) : lengthened(places);
+    if (!is_long && (!is_single || run == (of_input ? row_of_x / stride : row_of_y)))
+        return row;
+    row.cut = true;
     if (of_input) { // every window that sees a place of the run
         row.step[ND__ROW_OF_X] = row.places[ND__ROW_OF_X] = run * stride;
         row.step[ND__ROW_OF_Y] = run;

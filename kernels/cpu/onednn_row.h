@@ -3,7 +3,8 @@
 // oneDNN generates code for every place of a row, up to 3.5 kB for each, and keeps it; each length of
 // rows has code of its own. So long rows are computed run by run. A run is a convolution of copies of
 // short pieces of rows, with zeros where they reach beyond their ends, and all runs of all rows of any
-// length have the same sizes.
+// length have the same sizes. Rows that are not as long, where there is one, are lengthened by zeros to
+// one of few lengths in the same way: in one run.
 #ifndef ND_KERNELS_CPU_ONEDNN_ROW_H
 #define ND_KERNELS_CPU_ONEDNN_ROW_H
 #include "kernels/cpu/onednn_plan.h"
@@ -11,7 +12,8 @@
 #if ND_HAVE_ONEDNN
 /// How the rows of one convolution are cut.
 typedef struct nd__conv_row {
-    int64_t runs; ///< 1: they are not
+    bool cut; ///< else the row is computed as it is
+    int64_t runs;
     // Where the first run begins, before the row's first place where it is negative; how far the next
     // one is from it; places of a run. In x, and in y.
     int64_t first[2], step[2], places[2];

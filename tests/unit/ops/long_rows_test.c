@@ -1,10 +1,10 @@
-// Convolutions of long rows, which oneDNN computes run by run, and their gradients: random ones, with
-// integers, whose sums f32 holds, against the library's own loops in f64.
+// Convolutions of long rows, which oneDNN computes run by run, or lengthened, and their gradients: random
+// ones, with integers, whose sums f32 holds, against the library's own loops in f64.
 #include "tests/testing.h"
 
 #include <nd/nd.h>
 
-enum { CASES = 60, MOST_LENGTH = 7000 };
+enum { CASES = 120, MOST_LENGTH = 7000 };
 
 typedef struct long_case {
     int64_t n, ci, co, h, w, kh, kw;
@@ -37,6 +37,8 @@ static long_case random_case(void) {
     c.options.dilation[1] = one_in(3) ? from_to(2, one_in(4) ? 300 : 7) : 1;
     const int64_t window = c.options.dilation[1] * (c.kw - 1) + 1;
     c.w = from_to(window > 2040 ? window : 2040, one_in(3) ? MOST_LENGTH + window : 4200 + window);
+    if (one_in(3))
+        c.w = from_to(window > 480 ? window : 480, 2100 + window); // lengthened
     c.options.padding[1] = one_in(3) ? from_to(0, 2 * window) : from_to(0, window / 2);
     c.options.padding[0] = c.kh > 1 ? from_to(0, c.kh - 1) : 0;
     if (one_in(12)) { // an image of many rows
