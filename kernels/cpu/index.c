@@ -20,12 +20,16 @@ static nd_status status_of(const index_work *work) {
     return atomic_load(&work->out_of_range) ? ND_ERROR_INVALID_ARGUMENT : ND_OK;
 }
 
+/// By their signs and those of what is left to n, which vectors without a comparison can tell, too.
 static bool are_in_range(const int64_t *indices, int64_t count, int64_t n) {
-    int others = 0;
+    uint64_t signs = 0;
     for (int64_t i = 0; i < count; i++)
-        others |= (uint64_t)indices[i] >= (uint64_t)n;
-    return !others;
+        signs |= (uint64_t)indices[i] | ((uint64_t)n - 1 - (uint64_t)indices[i]);
+    return signs >> 63 == 0;
 }
+
+/// Indices of dense rows that are looked at and then used, while they are in the nearest cache.
+#define INDICES_AT_ONCE 1024
 
 /// Rows that take moves: their bytes, and how far apart rows lie in x.
 typedef struct take_rows {
@@ -87,11 +91,12 @@ static void take_range(void *context, int64_t begin, int64_t end) {
     char *out = (char *)call->operand[0].data;
     const char *x = (const char *)call->operand[1].data;
     const int64_t *indices = (const int64_t *)call->operand[2].data;
-    const bool uses_all = end - begin >= count; // some more than once: looked at before
+    const bool uses_all = end - begin > count; // some more than once: looked at before
     bool right = !uses_all || are_in_range(indices, count, n);
     while (right && begin < end) {
         int64_t first = begin % count;
         int64_t run = count - first < end - begin ? count - first : end - begin;
+        run = uses_all || run < INDICES_AT_ONCE ? run : INDICES_AT_ONCE;
         right = uses_all || are_in_range(indices + first, run, n);
         if (right)
             move(out + begin * rows.bytes, x + begin / count * outer, indices + first, run, rows);
