@@ -14,8 +14,9 @@
 /// Of sums in the dtype's own precision: elements that two accumulators add up, and rows that one
 /// does, before what is rounded away counts.
 #define ND__STRIDED_BLOCK 128
-/// Rows of so many elements are no vectors: several of them are.
-#define ND__FEW 4
+/// Rows of so many elements, or bytes, are no vectors: several of them are.
+#define ND__FEW 15
+#define ND__FEW_BYTES 63
 /// And rows of so many are converted together, where they lie behind each other.
 #define ND__SHORT_ROW 64
 #define ND__COMPENSATED_ROWS 64
