@@ -31,13 +31,22 @@ ND__FLOAT_EXTREMUM(min, f32, float, int32_t, INT32_MIN, INT32_MAX, 0x7f800000)
 ND__FLOAT_EXTREMUM(max, f64, double, int64_t, INT64_MIN, INT64_MAX, 0x7ff0000000000000)
 ND__FLOAT_EXTREMUM(min, f64, double, int64_t, INT64_MIN, INT64_MAX, 0x7ff0000000000000)
 
-#define ND__INTEGER_EXTREMUM(name, TYPE, T)                          \
-    static inline T nd__row_##name##_##TYPE(const T *x, int64_t n) { \
-        T best = x[0];                                               \
-        ND__PRAGMA(omp simd reduction(name : best))                  \
-        for (int64_t i = 0; i < n; i++)                              \
-            best = ND__BETTER_##name(x[i], best);                    \
-        return best;                                                 \
+/// What is left of a row behind whole vectors is compared in a vector, with some before it once more.
+#define ND__INTEGER_EXTREMUM(name, TYPE, T)                                                       \
+    __attribute__((noinline, unused)) static T nd__dense_##name##_##TYPE(const T *x, int64_t n) { \
+        T best = x[0];                                                                            \
+        ND__PRAGMA(omp simd reduction(name : best))                                               \
+        for (int64_t i = 0; i < n; i++)                                                           \
+            best = ND__BETTER_##name(x[i], best);                                                 \
+        return best;                                                                              \
+    }                                                                                             \
+    static inline T nd__row_##name##_##TYPE(const T *x, int64_t n) {                              \
+        const int64_t lanes = 64 / (int64_t)sizeof(T), whole = n / lanes * lanes;                 \
+        T best = nd__dense_##name##_##TYPE(x, whole ? whole : n);                                 \
+        if (whole == 0 || whole == n)                                                             \
+            return best;                                                                          \
+        T rest = nd__dense_##name##_##TYPE(x + n - lanes, lanes);                                 \
+        return ND__BETTER_##name(rest, best);                                                     \
     }
 ND__INTEGER_EXTREMUM(max, u8, uint8_t)
 ND__INTEGER_EXTREMUM(min, u8, uint8_t)
