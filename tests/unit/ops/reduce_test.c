@@ -187,6 +187,28 @@ static void test_argmax_and_argmin(void **state) {
     on_every_isa(every_arg);
 }
 
+/// Rows of few elements, which loops take several at a time, with ties and some NaN.
+static void short_rows(void) {
+    for (int64_t n = 1; n < 70; n += n < 20 ? 1 : 7)
+        for (int dtype = 0; dtype < ND_DTYPE_COUNT; dtype++) {
+            nd_auto nd_tensor *x =
+                random_tensor((layout)(n % LAYOUTS), ND_SHAPE(11, n), (nd_dtype)dtype, -2, 2);
+            if (is_float((nd_dtype)dtype) && n % LAYOUTS == DENSE)
+                for (int64_t row = 0; row < 11; row += 3)
+                    set_element(nd_get_data(x), (nd_dtype)dtype, row * n + row * 5 % n,
+                                row == 3 ? -0.0 : (double)NAN);
+            check_arg(x, 1, true);
+            check_arg(x, 1, false);
+            for (int what = 0; what < KINDS; what++)
+                check_reduction((kind)what, x, 2, false);
+        }
+}
+
+static void test_short_rows(void **state) {
+    (void)state;
+    on_every_isa(short_rows);
+}
+
 static void test_var(void **state) {
     (void)state;
     nd_auto nd_tensor *x = random_tensor(TRANSPOSED, ND_SHAPE(5, 40), ND_F64, -1, 3);
@@ -540,6 +562,7 @@ int main(void) {
         ND_TEST(test_reductions_of_scalars_and_of_nothing),
         ND_TEST(test_F27_special_values_through_every_reduction),
         ND_TEST(test_argmax_and_argmin),
+        ND_TEST(test_short_rows),
         ND_TEST(test_rows_of_a_few_elements),
         ND_TEST(test_scans_along_an_axis_of_one),
         ND_TEST(test_var),
