@@ -5,6 +5,7 @@
 #include "lib/ops/index.h"
 #include "lib/tensor/shape.h"
 #include <nd/indexing.h>
+#include <nd/ops.h>
 #include <nd/sorting.h>
 
 /// Indices of x's first axes, one for each.
@@ -162,22 +163,11 @@ nd_tensor *nd_index(const nd_tensor *x, size_t count, const nd_tensor *const *in
 
 /// For each of `rows` rows 1 + the last place in `flat` [n] that names it, 0 where none does.
 static nd_tensor *last_writers(const nd_tensor *flat, int64_t rows) {
-    const char *name = "index_put";
-    int64_t n = flat->numel, one = 1;
-    nd_auto nd_tensor *order = nd_argsort(flat, 0, false);
-    nd_auto nd_tensor *sorted = nd_gather(flat, order, 0);
-    nd_auto nd_tensor *here = nd_slice(sorted, 0, n - 1, 1, 0);
-    nd_auto nd_tensor *next = nd_slice(sorted, 1, n, 1, 0);
-    nd_auto nd_tensor *differs = nd_not_equal(here, next);
-    nd_auto nd_tensor *yes = nd__operands_number_like(name, flat, ND_BOOL, ND_NUMBER(1));
-    nd_auto nd_tensor *last = nd_expand(yes, 1, &one);
-    const nd_tensor *parts[] = {differs, last};
-    nd_auto nd_tensor *ends = differs && last ? nd_concat(2, parts, 0) : NULL;
-    nd_auto nd_tensor *writers = nd_add_scalar(order, 1);
-    nd_auto nd_tensor *zero = nd__operands_number_like(name, flat, ND_I64, ND_NUMBER(0));
-    nd_auto nd_tensor *added = nd_where(ends, writers, zero);
+    nd_auto nd_tensor *zero = nd__operands_number_like("index_put", flat, ND_I64, ND_NUMBER(0));
     nd_auto nd_tensor *zeros = nd_expand(zero, 1, &rows);
-    return nd_scatter_add(zeros, sorted, added, 0);
+    nd_auto nd_tensor *ones = nd_ones_like(flat);
+    nd_auto nd_tensor *writers = nd_cumsum(ones, 0);
+    return nd_scatter(zeros, flat, writers, 0, ND_SCATTER_AMAX, true);
 }
 
 /// table [rows, inner] with source [n, inner] in the rows that flat [n] names.
