@@ -182,11 +182,13 @@ nd_status nd_list_clear(nd_list *list) {
     nd_status status = check("list_clear", list);
     if (status != ND_OK)
         return status;
+    nd_object *held = nd_object_retain(list); // what dies may release the caller's handle
     while (list->size) {
         nd__gate_enter_to_clear();
         nd_object *item = list->items[--list->size];
         nd__gate_leave();
         nd_object_release(item);
     }
+    nd_object_release(held);
     return ND_OK;
 }

@@ -341,6 +341,7 @@ nd_status nd_map_clear(nd_map *map) {
     nd_status status = check("map_clear", map);
     if (status != ND_OK)
         return status;
+    nd_object *held = nd_object_retain(map); // what dies may release the caller's handle
     size_t i = map->used;
     while (map->size) {
         if (i == 0 || i > map->used) // what died has used the map
@@ -360,5 +361,6 @@ nd_status nd_map_clear(nd_map *map) {
         map->first = 0;
         memset(map->index, 0, places_of(map->capacity) * sizeof *map->index);
     }
+    nd_object_release(held);
     return ND_OK;
 }

@@ -85,6 +85,32 @@ static void test_list_is_whole_while_its_items_die(void **state) {
     nd_release(cleared_list);
 }
 
+// An item whose death releases the list that is being cleared.
+static void release_the_list(nd_object *self) {
+    nd_list *list = cleared_list;
+    cleared_list = NULL;
+    if (cell_of(self)->number == 5)
+        nd_release(list);
+    else
+        cleared_list = list;
+}
+
+static void test_list_is_released_while_its_items_die(void **state) {
+    (void)state;
+    cell_begin(10);
+    cleared_list = nd_list_new();
+    nd_list *list = cleared_list;
+    for (uint32_t i = 0; i < 10; i++) {
+        nd_object *item = cell_new(i, 0);
+        assert_ok(nd_list_append(list, item));
+        nd_release(item);
+    }
+    cell_on_destroy = release_the_list;
+    assert_ok(nd_list_clear(list));
+    assert_int_equal(cell_total_deaths(), 10);
+    assert_null(cleared_list);
+}
+
 static struct {
     void *pointer;
     size_t bytes;
@@ -160,6 +186,7 @@ int main(void) {
         ND_TEST(test_list_same_item_twice_and_lists_in_lists),
         ND_TEST(test_list_refuses_bad_arguments),
         ND_TEST(test_list_is_whole_while_its_items_die),
+        ND_TEST(test_list_is_released_while_its_items_die),
         ND_TEST(test_resource_is_accounted_and_freed_once),
         ND_TEST(test_resource_without_free_is_only_accounted),
         ND_TEST(test_resource_that_is_refused_stays_the_callers),
