@@ -16,7 +16,8 @@ extern "C" {
 //
 // What frameworks call so: windows are not turned around. With options NULL stride and dilation are
 // 1, there is no padding, and one group. Whether a weight that is infinite or NaN meets the zeros of a
-// padding, and so makes NaN of them, is left open: it depends on sizes, dtype and device.
+// padding, and so makes NaN of them, is left open: it depends on sizes, dtype and device. So is whether
+// such an element near the end of a row of more than 512 makes NaN of gradients that it has no part in.
 
 /// Options of nd_conv1d().
 typedef struct nd_conv1d_options {

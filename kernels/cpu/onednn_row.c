@@ -58,7 +58,8 @@ nd__conv_row nd__conv_row_of(nd_op op, const nd__conv_sizes *s) {
     const int64_t window = s->dilation[ROW] * (s->kernel[ROW] - 1) + 1;
     const bool of_input = op == ND_OP_conv_grad_input;
     const int64_t row_of_x = s->x[ROW], row_of_y = s->y[ROW], rows = s->y[0] * s->y[1];
-    if (window > MOST_PLACES || stride > MOST_PLACES || (of_input && window < stride))
+    // A run of windows that are far apart, or longer than it, would be far more than the row.
+    if (stride > 1 || window > PLACES)
         return row;
     const int64_t places = of_input ? ceiling(row_of_x, stride) : row_of_y;
     const bool is_long =
