@@ -511,6 +511,26 @@ static void test_B32_map_and_list_beside_collections_and_reports(void **state) {
     cell_end();
 }
 
+static nd_map *cleared_map;
+
+// An object whose death releases the map that is being cleared.
+static void release_the_map(nd_object *self) {
+    if (cell_of(self)->number == 1)
+        nd_release(cleared_map);
+}
+
+static void test_B32_map_is_released_while_its_objects_die(void **state) {
+    (void)state;
+    cell_begin(3);
+    cleared_map = nd_map_new();
+    set_new(cleared_map, "a", 0);
+    set_new(cleared_map, "b", 1);
+    set_new(cleared_map, "c", 2);
+    cell_on_destroy = release_the_map;
+    assert_ok(nd_map_clear(cleared_map));
+    assert_int_equal(cell_total_deaths(), 3);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_B32_map_holds_objects_by_name_in_their_order),
@@ -525,6 +545,7 @@ int main(void) {
         ND_TEST(test_B32_map_without_memory_stays_as_it_was),
         ND_TEST(test_B32_map_that_is_closed_while_it_grows_takes_nothing),
         ND_TEST(test_B32_name_that_is_set_while_the_map_grows_is_there_once),
+        ND_TEST(test_B32_map_is_released_while_its_objects_die),
         ND_TEST(test_B32_map_and_list_beside_collections_and_reports),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -62,6 +62,17 @@ static void test_list_refuses_bad_arguments(void **state) {
 
 static nd_list *cleared_list;
 
+/// Makes it, with ten items that live by it alone.
+static void fill_cleared_list(void) {
+    cell_begin(10);
+    cleared_list = nd_list_new();
+    for (uint32_t i = 0; i < 10; i++) {
+        nd_object *item = cell_new(i, 0);
+        assert_ok(nd_list_append(cleared_list, item));
+        nd_release(item);
+    }
+}
+
 // An item whose death looks at the list that is being cleared.
 static void look_at_the_list(nd_object *self) {
     uint32_t number = cell_of(self)->number;
@@ -72,13 +83,7 @@ static void look_at_the_list(nd_object *self) {
 
 static void test_list_is_whole_while_its_items_die(void **state) {
     (void)state;
-    cell_begin(10);
-    cleared_list = nd_list_new();
-    for (uint32_t i = 0; i < 10; i++) {
-        nd_object *item = cell_new(i, 0);
-        assert_ok(nd_list_append(cleared_list, item));
-        nd_release(item);
-    }
+    fill_cleared_list();
     cell_on_destroy = look_at_the_list;
     assert_ok(nd_list_clear(cleared_list));
     assert_int_equal(cell_total_deaths(), 10);
@@ -87,28 +92,16 @@ static void test_list_is_whole_while_its_items_die(void **state) {
 
 // An item whose death releases the list that is being cleared.
 static void release_the_list(nd_object *self) {
-    nd_list *list = cleared_list;
-    cleared_list = NULL;
     if (cell_of(self)->number == 5)
-        nd_release(list);
-    else
-        cleared_list = list;
+        nd_release(cleared_list);
 }
 
 static void test_list_is_released_while_its_items_die(void **state) {
     (void)state;
-    cell_begin(10);
-    cleared_list = nd_list_new();
-    nd_list *list = cleared_list;
-    for (uint32_t i = 0; i < 10; i++) {
-        nd_object *item = cell_new(i, 0);
-        assert_ok(nd_list_append(list, item));
-        nd_release(item);
-    }
+    fill_cleared_list();
     cell_on_destroy = release_the_list;
-    assert_ok(nd_list_clear(list));
+    assert_ok(nd_list_clear(cleared_list));
     assert_int_equal(cell_total_deaths(), 10);
-    assert_null(cleared_list);
 }
 
 static struct {
