@@ -4,7 +4,7 @@
 // output, or of the input for its gradient; of both, by whole groups, where there are groups. Where rows
 // are long it is a range of a row's runs (onednn_row.h) instead, which are computed one by one.
 // oneDNN computes a part on one thread. Parts write to different places, but for the gradient of
-// the weight: there each range of images makes a sum of its own, and the sums are added in order.
+// the weight: there each range of images or runs makes a sum of its own, and the sums are added in order.
 // How a convolution is cut depends on panels.h. Memory for reordered operands and scratch is the
 // computing thread's own; that there is none is said apart from other failures, since the caller may
 // find some.
@@ -170,7 +170,6 @@ static int64_t begin_of_runs(const conv_job *job, int64_t range) {
 static nd__conv_part whole_of(const nd_kernel_call *call) {
     nd__conv_part whole = {.sizes = nd__conv_sizes_of(call)};
     const nd__conv_sizes *s = &whole.sizes;
-    whole.end_padding = s->padding[ND_WINDOW_AXES - 1];
     whole.x_stride = s->ci * nd__windows_volume(s->x);
     whole.y_stride = s->co * nd__windows_volume(s->y);
     whole.weight_stride = s->ci / s->groups * nd__windows_volume(s->kernel);
@@ -261,7 +260,7 @@ static void cut_operands(const conv_job *job, const nd__conv_part *part, int64_t
                 nd__conv_row_pieces(&job->row, part, of[i], run, operands->data[i]);
 }
 
-/// The part with that number, or a run of it.
+/// The part, or any run of it: all have the same sizes.
 static nd__conv_part sizes_of_run(const conv_job *job, const nd__conv_part *part) {
     return job->row.cut ? nd__conv_row_cut(&job->row, part) : *part;
 }
@@ -412,7 +411,7 @@ static bool loses_depth(const nd__conv_sizes *s) {
     return s->stride[0] > 1 && s->padding[0] > s->stride[0] && window + s->stride[0] > s->x[0];
 }
 
-/// Divides the work into ranges of images and of channels. Returns how many multiplications there
+/// Divides the work into ranges of images, and of runs or of channels. Returns how many multiplications there
 /// are.
 static int64_t divide(conv_job *job) {
     const nd__conv_sizes *s = &job->whole.sizes;

@@ -121,7 +121,7 @@ static bool describe(nd__conv_plan *plan, int operand, int ndim, const int64_t *
 
 typedef struct conv_descriptors {
     dnnl_memory_desc_t x, weight, y;
-    dnnl_dims_t strides, padding, end_padding, dilation;
+    dnnl_dims_t strides, padding, dilation;
 } conv_descriptors;
 
 /// The weight: with groups they are an axis of their own. `axes`: how many follow the channels.
@@ -168,7 +168,6 @@ static bool describe_operands(nd__conv_plan *plan, conv_descriptors *d) {
         int from = ND_WINDOW_AXES - axes + axis;
         d->strides[axis] = s->stride[from];
         d->padding[axis] = s->padding[from];
-        d->end_padding[axis] = axis == axes - 1 ? plan->part.end_padding : s->padding[from];
         d->dilation[axis] = s->dilation[from] - 1; // oneDNN counts what is left out
     }
     return describe_images(plan, x, axes, true, x_argument, &d->x) &&
@@ -190,17 +189,17 @@ static dnnl_status_t describe_convolution(const nd__conv_plan *plan, conv_descri
     made = dnnl_dilated_convolution_forward_desc_init(
         &description, is_forward ? dnnl_forward_inference : dnnl_forward_training,
         dnnl_convolution_direct, &d->x, &d->weight, NULL, &d->y, d->strides, d->dilation,
-        d->padding, d->end_padding);
+        d->padding, d->padding);
     if (made == dnnl_success)
         made = dnnl_primitive_desc_create(&forward, &description, attr, cache.engine, NULL);
     if (made == dnnl_success && !is_forward) {
         made = plan->op == ND_OP_conv_grad_input
                    ? dnnl_dilated_convolution_backward_data_desc_init(
                          &description, dnnl_convolution_direct, &d->x, &d->weight, &d->y,
-                         d->strides, d->dilation, d->padding, d->end_padding)
+                         d->strides, d->dilation, d->padding, d->padding)
                    : dnnl_dilated_convolution_backward_weights_desc_init(
                          &description, dnnl_convolution_direct, &d->x, &d->weight, NULL, &d->y,
-                         d->strides, d->dilation, d->padding, d->end_padding);
+                         d->strides, d->dilation, d->padding, d->padding);
         if (made == dnnl_success)
             made = dnnl_primitive_desc_create(ret_convolution, &description, attr, cache.engine,
                                               forward);

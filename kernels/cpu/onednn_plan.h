@@ -7,12 +7,11 @@
 #if ND_HAVE_ONEDNN
 #include <dnnl.h>
 
-/// Sizes of a part of a convolution, then the whole operands' strides between images (of x and y)
-/// and between output channels (of the weight). Compared as bytes, so there is no padding.
+/// Sizes of a part of a convolution, then the strides between images (of x and y) and between output
+/// channels (of the weight) where it lies: in the whole operands, or in copies. Compared as bytes, so there is no padding.
 typedef struct nd__conv_part {
     nd__conv_sizes sizes;
     int64_t x_stride, y_stride, weight_stride;
-    int64_t end_padding; ///< of the last axis, behind x; the sizes have the one before it
 } nd__conv_part;
 
 typedef struct nd__conv_plan {

@@ -28,19 +28,18 @@ static int64_t most(int64_t a, int64_t b) {
     return a > b ? a : b;
 }
 
-/// Of a positive b.
 static int64_t ceiling(int64_t a, int64_t b) {
-    return a > 0 ? (a + b - 1) / b : -(-a / b);
+    return (a + b - 1) / b;
 }
 
-/// Places of y for a run. A row has eight of the larger ones, so that little of the last is computed for
-/// nothing.
+/// Places of a run of long rows. Of the larger ones a row has eight, unless windows are long, so that
+/// little of the last is computed for nothing.
 static int64_t run_of(const nd__conv_sizes *s, int64_t window) {
     const int64_t work =
         s->co * (s->ci / s->groups) * nd__windows_volume(s->kernel) * s->y[0] * s->y[1];
     int64_t run = PLACES;
     while (run < MOST_PLACES &&
-           ((work < LEAST_WORK / run && run * 8 <= s->y[ROW]) || run * s->stride[ROW] < 2 * window))
+           ((work < LEAST_WORK / run && run * 8 <= s->y[ROW]) || run < 2 * window))
         run *= 2;
     return run;
 }
@@ -54,36 +53,29 @@ static int64_t lengthened(int64_t places) {
 
 nd__conv_row nd__conv_row_of(nd_op op, const nd__conv_sizes *s) {
     nd__conv_row row = {.runs = 1};
-    const int64_t stride = s->stride[ROW], padding = s->padding[ROW];
-    const int64_t window = s->dilation[ROW] * (s->kernel[ROW] - 1) + 1;
+    const int64_t window = s->dilation[ROW] * (s->kernel[ROW] - 1) + 1, rows = s->y[0] * s->y[1];
     const bool of_input = op == ND_OP_conv_grad_input;
-    const int64_t row_of_x = s->x[ROW], row_of_y = s->y[ROW], rows = s->y[0] * s->y[1];
+    const int64_t places = of_input ? s->x[ROW] : s->y[ROW];
     // A run of windows that are far apart, or longer than it, would be far more than the row.
-    if (stride > 1 || window > PLACES)
+    if (s->stride[ROW] > 1 || window > PLACES)
         return row;
-    const int64_t places = of_input ? ceiling(row_of_x, stride) : row_of_y;
     const bool is_long =
-        most(row_of_x, row_of_y) > (rows < MANY_ROWS ? LONG_ROW : LONG_ROW_OF_MANY);
+        most(s->x[ROW], s->y[ROW]) > (rows < MANY_ROWS ? LONG_ROW : LONG_ROW_OF_MANY);
     const bool is_single = rows * s->x[0] * s->x[1] == 1 && places > SHORT_ROW;
-    const int64_t run = is_long ? run_of(s, window) : lengthened(places);
-    if (!is_long && (!is_single || run == (of_input ? row_of_x / stride : row_of_y)))
+    const int64_t run = is_long ? run_of(s, window) : is_single ? lengthened(places) : places;
+    if (!is_long && run == places)
         return row;
     row.cut = true;
+    row.run = run;
+    row.runs = ceiling(places, run);
+    row.places[ND__ROW_OF_X] = row.places[ND__ROW_OF_Y] = run;
     if (of_input) { // every window that sees a place of the run
-        row.step[ND__ROW_OF_X] = row.places[ND__ROW_OF_X] = run * stride;
-        row.step[ND__ROW_OF_Y] = run;
-        row.first[ND__ROW_OF_Y] = ceiling(padding - window + 1, stride);
-        const int64_t last = (run * stride - 1 + padding) / stride;
-        row.places[ND__ROW_OF_Y] = last - row.first[ND__ROW_OF_Y] + 1;
-        row.padding[0] = padding - row.first[ND__ROW_OF_Y] * stride;
-        row.padding[1] = last * stride - padding + window - run * stride;
-        row.runs = ceiling(s->x[ROW], run * stride);
+        row.first[ND__ROW_OF_Y] = s->padding[ROW] - (window - 1);
+        row.places[ND__ROW_OF_Y] += window - 1;
+        row.padding = window - 1;
     } else { // every place that a window of the run sees
-        row.step[ND__ROW_OF_Y] = row.places[ND__ROW_OF_Y] = run;
-        row.step[ND__ROW_OF_X] = run * stride;
-        row.first[ND__ROW_OF_X] = -padding;
-        row.places[ND__ROW_OF_X] = (run - 1) * stride + window;
-        row.runs = ceiling(s->y[ROW], run);
+        row.first[ND__ROW_OF_X] = -s->padding[ROW];
+        row.places[ND__ROW_OF_X] += window - 1;
     }
     return row;
 }
@@ -93,8 +85,7 @@ nd__conv_part nd__conv_row_cut(const nd__conv_row *row, const nd__conv_part *par
     nd__conv_sizes *s = &cut.sizes;
     s->x[ROW] = row->places[ND__ROW_OF_X];
     s->y[ROW] = row->places[ND__ROW_OF_Y];
-    s->padding[ROW] = row->padding[0];
-    cut.end_padding = row->padding[1];
+    s->padding[ROW] = row->padding;
     cut.x_stride = s->ci * nd__windows_volume(s->x);
     cut.y_stride = s->co * nd__windows_volume(s->y);
     return cut;
@@ -110,7 +101,7 @@ nd__conv_pieces nd__conv_row_pieces(const nd__conv_row *row, const nd__conv_part
                              .image_stride = is_x ? part->x_stride : part->y_stride,
                              .rows = (is_x ? s->ci : s->co) * size[0] * size[1],
                              .row = size[ROW],
-                             .first = row->first[of] + run * row->step[of],
+                             .first = row->first[of] + run * row->run,
                              .places = row->places[of]};
 }
 

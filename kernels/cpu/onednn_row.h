@@ -2,9 +2,9 @@
 //
 // oneDNN generates code for every place of a row, up to 3.5 kB for each, and keeps it; each length of
 // rows has code of its own. So long rows are computed run by run. A run is a convolution of copies of
-// short pieces of rows, with zeros where they reach beyond their ends, and all runs of all rows of any
-// length have the same sizes. Rows that are not as long, where there is one, are lengthened by zeros to
-// one of few lengths in the same way: in one run.
+// short pieces of rows, with zeros where they reach beyond their ends, and rows of all lengths have runs
+// of few sizes. A single row that is not as long is lengthened by zeros to one of few lengths in the same
+// way: in one run. Windows are one place apart: others leave rows as they are.
 #ifndef ND_KERNELS_CPU_ONEDNN_ROW_H
 #define ND_KERNELS_CPU_ONEDNN_ROW_H
 #include "kernels/cpu/onednn_plan.h"
@@ -14,10 +14,11 @@
 typedef struct nd__conv_row {
     bool cut; ///< else the row is computed as it is
     int64_t runs;
-    // Where the first run begins, before the row's first place where it is negative; how far the next
-    // one is from it; places of a run. In x, and in y.
-    int64_t first[2], step[2], places[2];
-    int64_t padding[2]; ///< of a run, before it and behind it
+    int64_t run; ///< places from one to the next
+    // Of x, and of y: where the first run begins, before the row's first place where it is negative;
+    // places of a run.
+    int64_t first[2], places[2];
+    int64_t padding; ///< of a run, on either side
 } nd__conv_row;
 
 enum { ND__ROW_OF_X, ND__ROW_OF_Y };
