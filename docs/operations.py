@@ -184,7 +184,8 @@ namespace nd {
             for owner in owners:  # nor of a type in nd.hpp
                 parameters = re.sub(rf"\b{owner}(?=$|,)", f"the_{owner}", parameters)
             call = ", ".join(names_of(parameters))
-            text += f"inline tensor {name}({parameters}) noexcept {{\n    return tensor((nd_{name})({call}));\n}}\n"
+            declared = f"({name})" if name in ("abs", "max", "min") else name  # macros of many programs
+            text += f"inline tensor {declared}({parameters}) noexcept {{\n    return tensor((nd_{name})({call}));\n}}\n"
     text += """// clang-format on
 /// @endcond
 

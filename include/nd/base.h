@@ -28,8 +28,9 @@ extern "C" {
 #define ND__CAST(type, x) ((type)(x))
 #endif
 
-/// On every function that the library exports.
-#define ND_API __attribute__((visibility("default")))
+/// On every function that the library exports. Attributes have their underscores in these headers:
+/// a program may have macros named `malloc` or `unused`.
+#define ND_API __attribute__((__visibility__("default")))
 
 /// Largest number of dimensions of a tensor.
 #define ND_MAX_DIMS 8
@@ -134,11 +135,11 @@ ND_API void nd_object_release(void *object);
 /// On every function that returns an owned handle: the compiler warns when it is ignored, leaked,
 /// or released twice. In C++ only when it is ignored: gcc's analyzer does not follow destructors,
 /// and would call every handle that one releases a leak.
-#define ND_OWNED __attribute__((malloc(nd_object_release, 1), warn_unused_result))
+#define ND_OWNED __attribute__((__malloc__(nd_object_release, 1), __warn_unused_result__))
 #elif defined(__GNUC__) && !defined(__clang__)
-#define ND_OWNED __attribute__((warn_unused_result))
+#define ND_OWNED __attribute__((__warn_unused_result__))
 #elif defined(__clang__)
-#define ND_OWNED __attribute__((ownership_returns(nd_object), warn_unused_result))
+#define ND_OWNED __attribute__((ownership_returns(nd_object), __warn_unused_result__))
 #else
 #define ND_OWNED
 #endif
@@ -149,7 +150,7 @@ ND_API void nd_object_release(void *object);
 #define ND__FOR_BLOCK(type, begin, end) ND__FOR_BLOCK_NUMBERED(__COUNTER__, type, begin, end)
 #define ND__FOR_BLOCK_NUMBERED(n, type, begin, end) ND__FOR_BLOCK_OF(n, type, begin, end)
 #define ND__FOR_BLOCK_OF(n, type, begin, end)                                        \
-    for (type nd_block_##n __attribute__((cleanup(end))) = begin; nd_block_##n.once; \
+    for (type nd_block_##n __attribute__((__cleanup__(end))) = begin; nd_block_##n.once; \
          nd_block_##n.once = false)
 
 // What a struct of size and version begins with, and all else zero.

@@ -125,7 +125,8 @@ ND_API nd_list *nd_load_safetensors_index(const char *path,
 /// nd_save_safetensors.
 ND_API nd_status nd_save_parameters(const nd_module *module, const char *path);
 /// Reads parameters and buffers back. The file must hold exactly the module's names, each with its
-/// tensor's shape and dtype; all of it is checked and read before anything changes. Of a tensor that
+/// tensor's shape and dtype, else this is ND_ERROR_INVALID_ARGUMENT, ND_ERROR_SHAPE or
+/// ND_ERROR_DTYPE with the name; all of it is checked and read before anything changes. Of a tensor that
 /// has several names the last one's numbers stay.
 ND_API nd_status nd_load_parameters(const nd_module *module, const char *path);
 

@@ -240,7 +240,7 @@ ND_API nd_module *nd_sequential(size_t count, nd_module **children) ND_OWNED;
 #define ND_SEQUENTIAL(...) nd_sequential(nd__children{__VA_ARGS__})
 extern "C++" {
 using nd__children = std::initializer_list<nd_module *>;
-__attribute__((warn_unused_result)) inline nd_module *nd_sequential(nd__children children) {
+__attribute__((__warn_unused_result__)) inline nd_module *nd_sequential(nd__children children) {
     return nd_sequential(children.size(), const_cast<nd_module **>(children.begin()));
 }
 }

@@ -95,7 +95,7 @@ ND_API void *nd_object_retain(const void *object) ND_OWNED;
 
 /// nd_auto: a variable whose handle is released when it goes out of scope, as in
 /// `nd_auto nd_tensor *t = nd_add(a, b);`. Initialise it, with NULL if with nothing else.
-#define nd_auto __attribute__((cleanup(nd__auto_release), unused))
+#define nd_auto __attribute__((__cleanup__(nd__auto_release), __unused__))
 static inline void nd__auto_release(void *variable) {
     void *object = *ND__CAST(void **, variable);
     if (object)
@@ -127,7 +127,7 @@ static inline void nd__auto_release(void *variable) {
 // refused.
 extern "C++" {
 #define ND__RETAIN_HANDLE(T)                                                             \
-    __attribute__((warn_unused_result)) inline T *nd__retain_handle(const T *borrowed) { \
+    __attribute__((__warn_unused_result__)) inline T *nd__retain_handle(const T *borrowed) { \
         return static_cast<T *>(ND__RETAIN(borrowed));                                   \
     }
 ND__RETAIN_HANDLE(nd_object)

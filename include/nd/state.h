@@ -64,8 +64,9 @@ ND_API nd_status nd_state_get_key(const nd_state *state, const char *name, nd_ke
 /// leaves the old file or the new one. Not beside uses of what the parts change.
 ND_API nd_status nd_save_state(const nd_state *state, const char *path);
 /// Reads all parts back. The file holds exactly what the parts expect, in their shapes and dtypes:
-/// an entry that is missing, too many, or does not fit is an error that names it, and nothing has
-/// changed then. One entry may be missing: OPTIMIZER.slots, which says what state tensors each
+/// an entry that is missing or too many (ND_ERROR_INVALID_ARGUMENT) or does not fit (ND_ERROR_SHAPE,
+/// ND_ERROR_DTYPE) is an error that names it, and nothing has changed then; a file that is not there
+/// or cannot be read is ND_ERROR_IO, a damaged one ND_ERROR_FORMAT. One entry may be missing: OPTIMIZER.slots, which says what state tensors each
 /// parameter has, and which older files lack; the parameters then have those that are in the file.
 /// Only a device that fails can stop it midway. Takes memory for the whole file.
 ND_API nd_status nd_load_state(const nd_state *state, const char *path);

@@ -15,8 +15,9 @@
 extern "C" {
 #endif
 
-/// ND_SHAPE(2, 3): the two arguments `ndim, shape` of a creation function. In C++ the shape lives
-/// to the end of the statement.
+/// ND_SHAPE(2, 3): the two arguments `ndim, shape` of a creation function. Of a tensor
+/// without axes write `0, NULL`: strict C11 has no empty list. In C++ the shape lives to the end of
+/// the statement.
 #ifdef __cplusplus
 #define ND_SHAPE(...) decltype(nd__shape(__VA_ARGS__))::count, nd__shape(__VA_ARGS__).get()
 #else

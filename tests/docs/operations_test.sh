@@ -16,7 +16,7 @@ done
 
 # Each function in calls.h that makes a tensor is one of C++ too.
 for function in $(sed -n 's/^#define nd_\([a-z0-9_]*\)(\.\.\.) ND__NEW_TENSOR(.*/\1/p' include/nd/detail/calls.h); do
-    if ! grep -q "^inline tensor $function(" include/nd/detail/functions.hpp; then
+    if ! grep -Eq "^inline tensor \(?$function\)?\(" include/nd/detail/functions.hpp; then
         echo "nd::$function is missing"
         failures=$((failures + 1))
     fi

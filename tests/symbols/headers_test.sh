@@ -25,6 +25,50 @@ for header in "$root"/include/nd/*.h "$root"/lib/distributed/include/nd/*.h; do
     check "$name, c++" c++ -std=c++17 "${warnings[@]}" "$TEST_TMPDIR/alone.cc"
 done
 
+# Macros that a program may have named like what the headers do not own.
+for name in malloc unused cleanup visibility always_inline warn_unused_result unlikely likely; do
+    echo "#define $name(...) the_program_s_own(__VA_ARGS__)"
+done >"$TEST_TMPDIR/macros.c"
+cat >"$TEST_TMPDIR/used.c" <<'END'
+#include <nd/nd.h>
+void use(nd_tensor *x);
+void use(nd_tensor *x)
+{
+    ND_SCOPE
+    {
+        nd_auto_scope;
+        nd_auto nd_tensor *y = nd_retain(nd_tmp(nd_ones(ND_SHAPE(2), ND_F32)));
+        nd_release(nd_steal(&x));
+    }
+}
+END
+# Without arguments a macro is in the way of an attribute, too; the C++ headers may be included after <algorithm>.
+sed 's/(...)//; s/(__VA_ARGS__)//' "$TEST_TMPDIR/macros.c" >"$TEST_TMPDIR/plain.c"
+{
+    echo '#include <algorithm>'
+    cat "$TEST_TMPDIR/macros.c"
+    echo '#define min(a, b) ((a) < (b) ? (a) : (b))'
+    echo '#define max(a, b) ((a) > (b) ? (a) : (b))'
+    echo '#define abs(a) ((a) < 0 ? -(a) : (a))'
+    echo '#include <nd/nd.hpp>'
+} >"$TEST_TMPDIR/macros.cc"
+cat "$TEST_TMPDIR/used.c" | tee -a "$TEST_TMPDIR/macros.c" "$TEST_TMPDIR/macros.cc" >>"$TEST_TMPDIR/plain.c"
+for compiler in gcc clang; do
+    command -v $compiler >/dev/null || continue
+    for sites in -UND_TRACK_SITES -DND_TRACK_SITES; do
+        for text in macros plain; do
+            check "$text, $compiler $sites" $compiler -std=gnu17 $sites -Wall -Wextra "-I$root/include" -fsyntax-only "$TEST_TMPDIR/$text.c"
+        done
+    done
+done
+for compiler in g++ clang++; do
+    command -v $compiler >/dev/null || continue
+    check "macros, $compiler" $compiler -std=c++17 -Wall -Wextra "-I$root/include" -fsyntax-only "$TEST_TMPDIR/macros.cc"
+    $compiler -std=c++14 "-I$root/include" -fsyntax-only -x c++ <(echo '#include <nd/nd.h>') 2>&1 | grep -q 'error.*need C++17' && continue
+    echo "$compiler: no clear error in C++14"
+    failures=$((failures + 1))
+done
+
 # ND_TYPE_EDGES: in both languages; what is no owned handle is refused in C.
 cat >"$TEST_TMPDIR/edges.c" <<'END'
 #include <nd/nd.h>

@@ -34,7 +34,7 @@ static inline void nd__site_leave(const nd_site *const *previous) {
 #define ND__CALL_AT(n, function, ...)                                                          \
     __extension__({                                                                            \
         static const nd_site nd_site_##n = {__FILE__, __LINE__};                               \
-        const nd_site *nd_previous_site_##n __attribute__((cleanup(nd__site_leave), unused)) = \
+        const nd_site *nd_previous_site_##n __attribute__((__cleanup__(nd__site_leave), __unused__)) = \
             nd__site_enter(&nd_site_##n);                                                      \
         (function)(__VA_ARGS__);                                                               \
     })
@@ -42,7 +42,7 @@ static inline void nd__site_leave(const nd_site *const *previous) {
 
 // GCC forgets warn_unused_result behind a block; clang remembers it.
 #if defined(__GNUC__) && !defined(__clang__)
-__attribute__((always_inline, warn_unused_result)) static inline void *nd__owned(void *object) {
+__attribute__((__always_inline__, __warn_unused_result__)) static inline void *nd__owned(void *object) {
     return object;
 }
 #define ND__OWNED_CALL(type, call) ND__CAST(type, nd__owned(call))

@@ -45,7 +45,7 @@ static inline uint64_t nd__add_to_count(uint64_t *word, uint64_t value) {
 #endif
 }
 
-__attribute__((warn_unused_result)) static inline void *nd__retain_inline(const void *object) {
+__attribute__((__warn_unused_result__)) static inline void *nd__retain_inline(const void *object) {
     if (__builtin_expect(object && ND__SINGLE_THREADED, 1)) {
         uint64_t *word = (uint64_t *)(uintptr_t)object;
         uint64_t before = nd__add_to_count(word, ND__RETAIN_STEP);

@@ -3,6 +3,9 @@
 /// designated initialisers must name every field to be free of warnings.
 #ifndef ND_DETAIL_CPLUSPLUS_H
 #define ND_DETAIL_CPLUSPLUS_H
+#if __cplusplus < 201703L
+#error "the headers of ndarc need C++17 (-std=c++17) or later"
+#endif
 #include <initializer_list>
 #include <stddef.h>
 #include <stdint.h>

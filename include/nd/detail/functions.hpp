@@ -121,7 +121,7 @@ inline tensor pow_scalar(const nd_tensor *x, nd_number exponent) noexcept {
 inline tensor neg(const nd_tensor *x) noexcept {
     return tensor((nd_neg)(x));
 }
-inline tensor abs(const nd_tensor *x) noexcept {
+inline tensor (abs)(const nd_tensor *x) noexcept {
     return tensor((nd_abs)(x));
 }
 inline tensor sign(const nd_tensor *x) noexcept {
@@ -280,10 +280,10 @@ inline tensor sum(const nd_tensor *x, int naxes, const int *axes, bool keepdims)
 inline tensor mean(const nd_tensor *x, int naxes, const int *axes, bool keepdims) noexcept {
     return tensor((nd_mean)(x, naxes, axes, keepdims));
 }
-inline tensor max(const nd_tensor *x, int naxes, const int *axes, bool keepdims) noexcept {
+inline tensor (max)(const nd_tensor *x, int naxes, const int *axes, bool keepdims) noexcept {
     return tensor((nd_max)(x, naxes, axes, keepdims));
 }
-inline tensor min(const nd_tensor *x, int naxes, const int *axes, bool keepdims) noexcept {
+inline tensor (min)(const nd_tensor *x, int naxes, const int *axes, bool keepdims) noexcept {
     return tensor((nd_min)(x, naxes, axes, keepdims));
 }
 inline tensor var(const nd_tensor *x, int naxes, const int *axes, double correction, bool keepdims) noexcept {
