@@ -195,9 +195,9 @@ static nd_status count_fields(nd_csv_text *csv) {
             csv->columns = columns;
         if (columns != csv->columns)
             return nd__error(ND_ERROR_FORMAT,
-                             "%s: line %llu of '%s' has %lld fields, those before have %lld",
+                             "%s: line %llu of '%s' has %lld field%s, those before have %lld",
                              operation, (unsigned long long)csv->line, csv->path,
-                             (long long)columns, (long long)csv->columns);
+                             (long long)columns, columns == 1 ? "" : "s", (long long)csv->columns);
     }
     csv->columns = csv->columns < 0 ? 0 : csv->columns;
     return ND_OK;

@@ -299,27 +299,29 @@ static nd_status check_ranks(const char *operation, const nd_dataset_options *op
 }
 
 static nd_status check_tensors(const nd_tensor *images, const nd_tensor *labels) {
-    nd_status status = nd__tensor_check_operand("dataset", "images", images);
+    nd_status status = nd__tensor_check_operand("dataset_new", "images", images);
     if (status == ND_OK)
-        status = nd__tensor_check_operand("dataset", "labels", labels);
+        status = nd__tensor_check_operand("dataset_new", "labels", labels);
     if (status != ND_OK)
         return status;
     if (images->device.kind != ND_CPU || labels->device.kind != ND_CPU)
-        return nd__error(ND_ERROR_DEVICE,
-                         "dataset: images are on %s; images and labels must be on the CPU, batches "
-                         "can go elsewhere",
-                         nd__registry_device_text(images->device.kind != ND_CPU ? images->device
-                                                                                : labels->device));
+        return nd__error(
+            ND_ERROR_DEVICE,
+            "dataset_new: images are on %s; images and labels must be on the CPU, batches "
+            "can go elsewhere",
+            nd__registry_device_text(images->device.kind != ND_CPU ? images->device
+                                                                   : labels->device));
     if (nd__dtype_is_float(labels->dtype))
-        return nd__error(ND_ERROR_DTYPE, "dataset: labels are %s, they must be integers",
+        return nd__error(ND_ERROR_DTYPE, "dataset_new: labels are %s, they must be integers",
                          nd_dtype_get_name(labels->dtype));
     if (images->ndim < 1 || labels->ndim != 1 || images->shape[0] != labels->shape[0]) {
         char a[ND__SHAPE_TEXT];
         char b[ND__SHAPE_TEXT];
-        return nd__error(ND_ERROR_SHAPE,
-                         "dataset: images %s and labels %s; labels must be [n] and images [n, ...]",
-                         nd__shape_text(a, images->ndim, images->shape),
-                         nd__shape_text(b, labels->ndim, labels->shape));
+        return nd__error(
+            ND_ERROR_SHAPE,
+            "dataset_new: images %s and labels %s; labels must be [n] and images [n, ...]",
+            nd__shape_text(a, images->ndim, images->shape),
+            nd__shape_text(b, labels->ndim, labels->shape));
     }
     return ND_OK;
 }

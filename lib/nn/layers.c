@@ -80,8 +80,12 @@ nd_module *nd_sequential(size_t count, nd_module **children) {
     nd_status status = ND_OK;
     if (count > 0 && !children)
         return (void)nd__error_null("sequential", "children"), NULL;
-    for (size_t i = 0; i < count && status == ND_OK; i++)
-        status = nd__module_check("sequential", children[i]);
+    for (size_t i = 0; i < count && status == ND_OK; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "children[%zu]", i);
+        status = children[i] ? nd__module_check("sequential", children[i])
+                             : nd__error_null("sequential", name);
+    }
     nd_module *module = status == ND_OK ? nd__module_new(&sequential_type, NULL, 0) : NULL;
     for (size_t i = 0; i < count; i++) {
         char name[24];

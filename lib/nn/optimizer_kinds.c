@@ -67,9 +67,12 @@ nd_status nd__optimizer_kinds_check(const char *operation, nd_optimizer_option o
     if (is_switch(option))
         return nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: %s is %g; it must be 0 or 1", operation,
                          rules[option].name, value);
-    return nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: %s is %g; it must be at least 0 and %s %g",
-                     operation, rules[option].name, value, isinf(limit) ? "finite, below" : "below",
-                     limit);
+    if (isinf(limit))
+        return nd__error(ND_ERROR_INVALID_ARGUMENT,
+                         "%s: %s is %g; it must be finite and at least 0", operation,
+                         rules[option].name, value);
+    return nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: %s is %g; it must be at least 0 and below %g",
+                     operation, rules[option].name, value, limit);
 }
 
 nd_status nd__optimizer_kinds_check_group(const char *operation, const nd_optimizer_group *group) {
