@@ -274,6 +274,21 @@ typedef struct nd__resample_loops {
     void (*spread)(const nd__resample_rows *r, int64_t begin, int64_t end);
 } nd__resample_loops;
 
+/// Factors of a matrix of n columns whose rows are `row` elements apart, a multiple of
+/// ND__FACTOR_BASE; the places between are working memory. A large matrix is shared between threads.
+#define ND__FACTOR_BASE 16
+typedef struct nd__factor_loops {
+    /// p a = l u, in place. Row i was exchanged with row pivots[i] before it became u's. Returns the
+    /// first pivot that is 0, counted from 1, or 0.
+    int (*lu)(void *a, int64_t row, int64_t n, int *pivots);
+    /// u^T u = a, of the upper triangle, in place. Returns the first minor that is not positive, counted
+    /// from 1, or 0; the factor is whole only with 0.
+    int (*cholesky)(void *a, int64_t row, int64_t n);
+    /// b := t^-1 b: b [n, columns]. Of t only the triangle is read, without its diagonal for `unit`.
+    void (*solve_triangle)(const void *t, int64_t t_row, int64_t n, bool upper, bool unit, void *b,
+                           int64_t b_row, int64_t columns);
+} nd__factor_loops;
+
 /// What sorting reads of a row (kernels/sorting.h).
 #define ND__ORDERED 48
 typedef struct nd__sorting_loops {
@@ -344,6 +359,7 @@ typedef struct nd__cpu_loops {
     const nd__create_loops *create;
     const nd__pool_planes *pool;        ///< f32, f64
     const nd__resample_loops *resample; ///< f32, f64
+    const nd__factor_loops *factor;     ///< f32, f64
     const nd__sorting_loops *sorting;
     nd__stream stream;
     nd__box_copy box_copy;

@@ -15,13 +15,6 @@
 /// The functions that are used, without the letter of their type. Every argument is an address;
 /// behind them stand the lengths of the texts, as gfortran passes them.
 #define ND__LAPACK_FUNCTIONS(F)                                                                    \
-    F(potrf, (const char *uplo, const int *n, void *a, const int *lda, int *info, size_t))         \
-    F(getrf, (const int *m, const int *n, void *a, const int *lda, int *pivots, int *info))        \
-    F(getrs, (const char *trans, const int *n, const int *others, const void *a, const int *lda,   \
-              const int *pivots, void *b, const int *ldb, int *info, size_t))                      \
-    F(trtrs,                                                                                       \
-      (const char *uplo, const char *trans, const char *diag, const int *n, const int *others,     \
-       const void *a, const int *lda, void *b, const int *ldb, int *info, size_t, size_t, size_t)) \
     F(geqrf, (const int *m, const int *n, void *a, const int *lda, void *tau, void *work,          \
               const int *lwork, int *info))                                                        \
     F(orgqr, (const int *m, const int *n, const int *k, void *a, const int *lda, const void *tau,  \

@@ -1,0 +1,43 @@
+// LU and Cholesky factors and solutions by triangles, for one instruction set.
+#include "kernels/cpu/parallel.h"
+#include "kernels/cpu/rows.h"
+#include <math.h>
+#include <string.h>
+
+#if defined(__AVX512F__)
+#define ND__VECTOR_BYTES 64
+#define SUBTRACT_ROWS 12
+#elif defined(__AVX__)
+#define ND__VECTOR_BYTES 32
+#define SUBTRACT_ROWS 6
+#else
+#define ND__VECTOR_BYTES 16
+#define SUBTRACT_ROWS 6
+#endif
+
+/// Steps of a sum for which columns of b are packed together: 16 KiB of them.
+#define SUBTRACT_DEPTH 128
+/// Columns that are computed one by one, along a's rows.
+#define MOST_SINGLE_COLUMNS 2
+
+#define ND__MINIMUM(a, b) ((a) < (b) ? (a) : (b))
+
+#define T float
+#define I int32_t
+#define TYPE f32
+#define root_f32 sqrtf
+#include "kernels/cpu/factor.inc"
+#undef T
+#undef I
+#undef TYPE
+
+#define T double
+#define I int64_t
+#define TYPE f64
+#define root_f64 sqrt
+#include "kernels/cpu/factor.inc"
+
+const nd__factor_loops ND_ISA_NAME(nd__cpu_factor_loops)[2] = {
+    {lu_square_f32, cholesky_f32, solve_triangle_f32},
+    {lu_square_f64, cholesky_f64, solve_triangle_f64},
+};
