@@ -8,7 +8,7 @@
 /// to any order where nothing else is said. As everywhere, operands are borrowed, and different
 /// threads may use one operand.
 ///
-/// The host computes QR and singular value decompositions, eigenvalues and what is made of them
+/// The host computes singular values and their decompositions, eigenvalues and what is made of them
 /// (nd_lstsq(), nd_pinv(), nd_matrix_rank(), the nuclear and spectral nd_matrix_norm(), the gradient
 /// of nd_det() of a matrix that is singular or nearly so) by LAPACK, which is opened when it is first
 /// needed: without it they answer ND_ERROR_UNSUPPORTED. A CUDA device computes by cuSOLVER and cuBLAS where

@@ -1,4 +1,4 @@
-// LU and Cholesky factors and solutions by triangles, for one instruction set.
+// LU, Cholesky and QR factors and solutions by triangles, for one instruction set.
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/rows.h"
 #include <math.h>
@@ -26,7 +26,9 @@
 #define I int32_t
 #define TYPE f32
 #define root_f32 sqrtf
+#include "kernels/cpu/subtract.inc"
 #include "kernels/cpu/factor.inc"
+#include "kernels/cpu/reflect.inc"
 #undef T
 #undef I
 #undef TYPE
@@ -35,9 +37,11 @@
 #define I int64_t
 #define TYPE f64
 #define root_f64 sqrt
+#include "kernels/cpu/subtract.inc"
 #include "kernels/cpu/factor.inc"
+#include "kernels/cpu/reflect.inc"
 
 const nd__factor_loops ND_ISA_NAME(nd__cpu_factor_loops)[2] = {
-    {lu_square_f32, cholesky_f32, solve_triangle_f32},
-    {lu_square_f64, cholesky_f64, solve_triangle_f64},
+    {lu_square_f32, cholesky_f32, solve_triangle_f32, qr_f32},
+    {lu_square_f64, cholesky_f64, solve_triangle_f64, qr_f64},
 };

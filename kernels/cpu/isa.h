@@ -277,6 +277,8 @@ typedef struct nd__resample_loops {
 /// Factors of a matrix of n columns whose rows are `row` elements apart, a multiple of
 /// ND__FACTOR_BASE; the places between are working memory. A large matrix is shared between threads.
 #define ND__FACTOR_BASE 16
+/// Columns that are reflected together.
+#define ND__REFLECT_PANEL 64
 typedef struct nd__factor_loops {
     /// p a = l u, in place. Row i was exchanged with row pivots[i] before it became u's. Returns the
     /// first pivot that is 0, counted from 1, or 0.
@@ -287,6 +289,9 @@ typedef struct nd__factor_loops {
     /// b := t^-1 b: b [n, columns]. Of t only the triangle is read, without its diagonal for `unit`.
     void (*solve_triangle)(const void *t, int64_t t_row, int64_t n, bool upper, bool unit, void *b,
                            int64_t b_row, int64_t columns);
+    /// a = q r, m >= n: r in the upper triangle of a, and q [m, n], dense. v: [m, row], which is zeros,
+    /// t: [n, ND__REFLECT_PANEL], and w: [ND__REFLECT_PANEL, n] are working memory.
+    void (*qr)(void *a, void *v, int64_t row, int64_t m, int64_t n, void *t, void *w, void *q);
 } nd__factor_loops;
 
 /// What sorting reads of a row (kernels/sorting.h).

@@ -15,10 +15,6 @@
 /// The functions that are used, without the letter of their type. Every argument is an address;
 /// behind them stand the lengths of the texts, as gfortran passes them.
 #define ND__LAPACK_FUNCTIONS(F)                                                                    \
-    F(geqrf, (const int *m, const int *n, void *a, const int *lda, void *tau, void *work,          \
-              const int *lwork, int *info))                                                        \
-    F(orgqr, (const int *m, const int *n, const int *k, void *a, const int *lda, const void *tau,  \
-              void *work, const int *lwork, int *info))                                            \
     F(gesdd, (const char *job, const int *m, const int *n, void *a, const int *lda, void *s,       \
               void *u, const int *ldu, void *vt, const int *ldvt, void *work, const int *lwork,    \
               int *iwork, int *info, size_t))                                                      \

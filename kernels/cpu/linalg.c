@@ -1,4 +1,4 @@
-// LU and Cholesky factors are ours (factor.inc): a LAPACK without a BLAS made for the processor takes
+// LU, Cholesky and QR factors are ours (factor.inc, reflect.inc): a LAPACK without a BLAS made for the processor takes
 // 2 to 30 times as long, and of small matrices its calls take longer than the work.
 #include "kernels/cpu/linalg.h"
 #include "kernels/cpu/float_mode.h"
@@ -33,9 +33,9 @@ typedef struct job {
 typedef struct workspace {
     void *a; ///< [m, n], or of rows as factors want them
     void *b; ///< [larger of m and n, o]
-    void *u; ///< [m, k]
+    void *u; ///< [m, k], or a QR decomposition's reflections
     void *v; ///< [k, n]
-    void *s; ///< [k]
+    void *s; ///< [k], or their triangles
     void *work;
     int *integers;
 } workspace;
@@ -116,10 +116,10 @@ static void *carved(char *block, size_t *offset, size_t bytes) {
     return part;
 }
 
-/// Whether it is computed by the loops of factor.inc, and not by LAPACK.
+/// Whether it is computed by the loops of factor.inc or reflect.inc, and not by LAPACK.
 static bool is_factored(nd_op op) {
     return op == ND_OP_solve || op == ND_OP_solve_triangular || op == ND_OP_cholesky ||
-           op == ND_OP_slogdet;
+           op == ND_OP_slogdet || op == ND_OP_qr;
 }
 
 /// Whether a few right sides are solved for with rows of whole vectors.
@@ -133,14 +133,15 @@ static size_t carve(const job *j, char *block, workspace *ret_space) {
     bool vectors = (op == ND_OP_svd && !j->call->values_only) || op == ND_OP_pinv;
     size_t m = (size_t)j->m, n = (size_t)j->n, k = (size_t)j->k, larger = m > n ? m : n;
     size_t offset = 0, e = j->element;
-    bool factored = is_factored(op);
-    ret_space->a = carved(block, &offset, m * (factored ? (size_t)j->row : n) * e);
+    const bool factored = is_factored(op), qr = op == ND_OP_qr;
+    const size_t row = (size_t)j->row, panel = ND__REFLECT_PANEL;
+    ret_space->a = carved(block, &offset, m * (factored ? row : n) * e);
     size_t b = op == ND_OP_lstsq ? larger * (size_t)j->o : is_narrow(j) ? n * ND__FACTOR_BASE : 0;
     ret_space->b = carved(block, &offset, b * e);
-    ret_space->u = carved(block, &offset, vectors ? m * k * e : 0);
+    ret_space->u = carved(block, &offset, qr ? m * row * e : vectors ? m * k * e : 0);
     ret_space->v = carved(block, &offset, vectors ? k * n * e : 0);
-    ret_space->s = carved(block, &offset, factored ? 0 : k * e);
-    ret_space->work = carved(block, &offset, (size_t)j->lwork * e);
+    ret_space->s = carved(block, &offset, qr ? n * panel * e : factored ? 0 : k * e);
+    ret_space->work = carved(block, &offset, (qr ? n * panel : (size_t)j->lwork) * e);
     ret_space->integers = carved(block, &offset, (size_t)j->liwork * sizeof(int));
     return offset;
 }
@@ -171,10 +172,6 @@ static void ask_for_sizes(job *j) {
     void *w = &wanted;
     j->liwork = j->n;
     switch (j->call->op) {
-    case ND_OP_qr:
-        f->geqrf(&j->m, &j->n, NULL, &j->m, NULL, w, &ask, &info);
-        f->orgqr(&j->m, &j->n, &j->n, NULL, &j->m, NULL, &other, &ask, &info);
-        break;
     case ND_OP_svd:
     case ND_OP_pinv:
         f->gesdd(job_letter(j), &j->m, &j->n, NULL, &j->m, NULL, NULL, &j->m, NULL, &j->k, w, &ask,
@@ -219,7 +216,7 @@ static void copy_rows(void *to, size_t to_row, const void *from, size_t from_row
 /// x with its rows `row` apart, and zeros between them.
 static void spread(const job *j, void *to, const void *x) {
     const size_t bytes = (size_t)j->n * j->element;
-    copy_rows(to, (size_t)j->row * j->element, x, bytes, bytes, j->n);
+    copy_rows(to, (size_t)j->row * j->element, x, bytes, bytes, j->m);
 }
 
 static nd__linalg_result solve_triangular(const job *j, const void *x, const void *b, void *out,
@@ -304,16 +301,16 @@ static nd__linalg_result slogdet(const job *j, const workspace *w, const void *x
     return ND__LINALG_DONE;
 }
 
-static nd__linalg_result qr(const job *j, const workspace *w, void *out) {
-    int info = 0;
-    int64_t m = j->m, n = j->n;
-    j->lapack->geqrf(&j->m, &j->n, w->a, &j->m, w->s, w->work, &j->lwork, &info);
+static nd__linalg_result qr(const job *j, const workspace *w, const void *x, void *out) {
+    const int64_t m = j->m, n = j->n;
+    const size_t row = (size_t)j->row * j->element, bytes = (size_t)n * j->element;
+    spread(j, w->a, x);
+    memset(w->u, 0, (size_t)m * row);
+    j->factor->qr(w->a, w->u, j->row, m, n, w->s, w->work, out);
     void *r = behind(j, out, m * n);
-    turn(j, r, n, w->a, m, n, n);
-    for (int64_t row = 1; row < n; row++)
-        memset(behind(j, r, row * n), 0, (size_t)row * j->element);
-    j->lapack->orgqr(&j->m, &j->n, &j->n, w->a, &j->m, w->s, w->work, &j->lwork, &info);
-    turn(j, out, n, w->a, m, n, m);
+    copy_rows(r, bytes, w->a, row, bytes, n);
+    for (int64_t i = 1; i < n; i++)
+        memset(behind(j, r, i * n), 0, (size_t)i * j->element);
     return ND__LINALG_DONE;
 }
 
@@ -405,6 +402,8 @@ static nd__linalg_result compute(const job *j, int64_t matrix, int *ret_place) {
         return cholesky(j, &w, x, out, ret_place);
     case ND_OP_slogdet:
         return slogdet(j, &w, x, out);
+    case ND_OP_qr:
+        return qr(j, &w, x, out);
     default:
         break;
     }
@@ -412,8 +411,6 @@ static nd__linalg_result compute(const job *j, int64_t matrix, int *ret_place) {
         return ND__LINALG_NOT_FINITE;
     turn(j, w.a, call->m, x, call->n, call->m, call->n);
     switch (call->op) {
-    case ND_OP_qr:
-        return qr(j, &w, out);
     case ND_OP_svd:
         return svd(j, &w, out);
     case ND_OP_eigh:

@@ -1,4 +1,4 @@
-// Solutions, triangles, determinants and Cholesky factors of all sizes around those that the loops cut
+// Solutions, triangles, determinants, Cholesky and QR factors of all sizes around those that the loops cut
 // at, by their residuals, and by matrices whose results are known exactly.
 #include "tests/unit/ops/matrices.h"
 #include "tests/unit/ops/values.h"
@@ -83,6 +83,72 @@ static void test_cholesky_factors_of_all_sizes(void **state) {
         nd_auto nd_tensor *lower = nd_tril(l, 0);
         assert_true(largest(l, lower) == 0);
         assert_near("l l^T", product(l, l, true), a, largest(a, NULL));
+    }
+}
+
+/// q r is x, q^T q the identity, to what rounding does at the scale of x; consumes q and r.
+static void assert_factors(const nd_tensor *x, nd_tensor *q, nd_tensor *r, double scale) {
+    nd_auto nd_tensor *upper = nd_triu(r, 0), *turned = nd_transpose(q, 0, 1);
+    assert_true(largest(r, upper) == 0);
+    nd_auto nd_tensor *square = nd_matmul(turned, q), *zeros = nd_zeros_like(square);
+    nd_auto nd_tensor *identity = shifted(zeros, 1);
+    assert_near("q^T q", nd_steal(&square), identity, 1);
+    nd_auto nd_tensor *unit = nd_mul_scalar(x, 1 / scale), *r_unit = nd_mul_scalar(r, 1 / scale);
+    assert_near("q r", nd_matmul(q, r_unit), unit, largest(unit, NULL));
+    nd_release(q);
+    nd_release(r);
+}
+
+static void test_qr_of_all_sizes(void **state) {
+    (void)state;
+    for (size_t s = 0; s < COUNT_OF(sizes); s++)
+        for (size_t c = s % 4; c<COUNT_OF(sizes); c += sizes[s]> 100 ? 7 : 4) {
+            nd_auto nd_tensor *x =
+                random_dense(ND_SHAPE(sizes[s], sizes[c]), dtype_of(s + c / 4), -1, 1);
+            nd_tensor *q = NULL, *r = NULL;
+            assert_ok(nd_qr(x, &q, &r));
+            assert_factors(x, q, r, 1);
+        }
+}
+
+/// Columns of zeros, columns alike, and numbers whose squares no number holds.
+static void test_qr_of_extremes(void **state) {
+    (void)state;
+    static const double scales[] = {1e-300, 1e-160, 1e150, 1e300, 1e-36, 1e-25, 1e25, 1e36};
+    for (size_t s = 0; s < COUNT_OF(scales); s++) {
+        const nd_dtype dtype = s < 4 ? ND_F64 : ND_F32;
+        nd_auto nd_tensor *random = random_dense(ND_SHAPE(50, 37), dtype, -1, 1);
+        nd_auto nd_tensor *x = nd_mul_scalar(random, scales[s]);
+        nd_tensor *q = NULL, *r = NULL;
+        assert_ok(nd_qr(x, &q, &r));
+        assert_factors(x, q, r, scales[s]);
+    }
+    nd_auto nd_tensor *x = random_dense(ND_SHAPE(40, 33), ND_F64, -1, 1);
+    for (int64_t i = 0; i < 40; i++)
+        for (int64_t j = 0; j < 33; j++)
+            if (j % 5 == 0 || j % 7 == 3)
+                set(x, i, j, j % 5 ? at_flat(x, i * 33 + 1) : 0);
+    nd_tensor *q = NULL, *r = NULL;
+    assert_ok(nd_qr(x, &q, &r));
+    assert_factors(x, q, r, 1);
+    nd_auto nd_tensor *none = nd_zeros(ND_SHAPE(20, 18), ND_F32);
+    assert_ok(nd_qr(none, &q, &r));
+    nd_auto nd_tensor *identity = nd_eye(20, ND_F32), *part = nd_slice(identity, 0, 18, 1, 1);
+    assert_true(largest(q, part) == 0 && largest(r, NULL) == 0);
+    nd_release(q);
+    nd_release(r);
+}
+
+/// Reflections are those of LAPACK: a column that is reflected gets the other sign than its head's.
+static void test_qr_has_the_signs_of_lapack(void **state) {
+    (void)state;
+    nd_auto nd_tensor *x = nd_from_data((const double[]){3, 1, 4, 2}, ND_SHAPE(2, 2), ND_F64);
+    nd_auto nd_tensor *q = NULL, *r = NULL;
+    assert_ok(nd_qr(x, &q, &r));
+    const double wanted_q[] = {-0.6, -0.8, -0.8, 0.6}, wanted_r[] = {-5, -2.2, 0, 0.4};
+    for (int i = 0; i < 4; i++) {
+        assert_close("q", at_flat(q, i), wanted_q[i], 1e-14, 1e-14);
+        assert_close("r", at_flat(r, i), wanted_r[i], 1e-14, 1e-14);
     }
 }
 
@@ -180,13 +246,20 @@ static void test_the_pivot_that_fails_is_named(void **state) {
     }
 }
 
+static nd_tensor *r_of(const nd_tensor *a) {
+    nd_tensor *r = NULL;
+    assert_ok(nd_qr(a, NULL, &r));
+    return r;
+}
+
 static nd_tensor *run(int which, const nd_tensor *a, const nd_tensor *b) {
     nd_auto nd_tensor *square = which == 2 ? product(a, a, true) : NULL;
     nd_auto nd_tensor *positive = square ? shifted(square, 1) : NULL;
     return which == 0   ? nd_solve(a, b)
            : which == 1 ? nd_solve_triangular(a, b, true, true)
            : which == 2 ? nd_cholesky(positive)
-                        : nd_det(a);
+           : which == 3 ? nd_det(a)
+                        : r_of(a);
 }
 
 /// What is shared between threads within one matrix, and between matrices, is computed as alone.
@@ -195,7 +268,7 @@ static void test_large_factors_have_the_same_bits_on_any_number_of_threads(void 
     int threads = nd_get_num_threads();
     nd_set_deterministic(true); // the products of the tests
     for (size_t dtype = 0; dtype < 2; dtype++)
-        for (int which = 0; which < 4; which++) {
+        for (int which = 0; which < 5; which++) {
             nd_auto nd_tensor *random = random_dense(ND_SHAPE(2, 300, 300), dtype_of(dtype), -1, 1);
             nd_auto nd_tensor *small = nd_mul_scalar(random, 0.003), *all = shifted(small, 1);
             nd_auto nd_tensor *a = nd_select(all, 1, 0), *b = nd_select(random, 0, 0);
@@ -216,6 +289,9 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_solutions_of_all_sizes),
         ND_TEST(test_cholesky_factors_of_all_sizes),
+        ND_TEST(test_qr_of_all_sizes),
+        ND_TEST(test_qr_of_extremes),
+        ND_TEST(test_qr_has_the_signs_of_lapack),
         ND_TEST(test_determinants_of_all_sizes),
         ND_TEST(test_permutations_are_solved_exactly),
         ND_TEST(test_the_pivot_that_fails_is_named),
