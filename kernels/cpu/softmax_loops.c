@@ -1,7 +1,7 @@
 // Rows of softmax and its kin for f32 and f64 (softmax.c decides which rows and on which threads).
 #include "kernels/cpu/extremum.h"
 #include "kernels/cpu/math_f32.h"
-#include "kernels/cpu/softmax_vectors.h"
+#include "kernels/cpu/softmax_rows_vectors.h"
 
 // So many exponentials, each at most 1, are added up as floats before the sum goes on in double: one
 // by one, where there are no vectors, equal ones are all rounded the same way.
@@ -9,6 +9,9 @@
 
 /// Rows below this length go side by side, this many at once.
 #define ND__SHORT_ROW 48
+/// Rows below this one are handed on so many at once.
+#define ND__ROWS_MOST_f32 (ND__HAVE_SIXTEEN ? ND__SIXTEEN_ROWS_MOST : ND__SHORT_ROW)
+#define ND__ROWS_MOST_f64 ND__SHORT_ROW
 #define ND__LANES 16
 
 /// Exponentials of neighbouring rows that are added up before the sum goes on in double.
@@ -20,16 +23,22 @@
 #if ND__HAVE_SIXTEEN
 static inline bool short_softmax_f32(const float *x, int64_t x_stride, float *out,
                                      int64_t out_stride, int64_t rows, int64_t n) {
-    if (n < ND__SIXTEEN_LEAST || n > ND__SIXTEEN)
+    if (n < ND__SIXTEEN_LEAST)
         return false;
-    nd__sixteen_softmax(x, x_stride, out, out_stride, rows, n);
+    if (n > ND__SIXTEEN)
+        nd__sixteen_rows_softmax(x, x_stride, out, out_stride, rows, n);
+    else
+        nd__sixteen_softmax(x, x_stride, out, out_stride, rows, n);
     return true;
 }
 static inline bool short_log_softmax_f32(const float *x, int64_t x_stride, float *out,
                                          int64_t out_stride, int64_t rows, int64_t n) {
-    if (n < ND__SIXTEEN_LEAST || n > ND__SIXTEEN)
+    if (n < ND__SIXTEEN_LEAST)
         return false;
-    nd__sixteen_log_softmax(x, x_stride, out, out_stride, rows, n);
+    if (n > ND__SIXTEEN)
+        nd__sixteen_rows_log_softmax(x, x_stride, out, out_stride, rows, n);
+    else
+        nd__sixteen_log_softmax(x, x_stride, out, out_stride, rows, n);
     return true;
 }
 static inline bool sum_of_exponentials_f32(const float *x, int64_t n, float maximum, float *out,
