@@ -1,6 +1,7 @@
 // Chooses the instruction set once and sends each call to its family's kernel.
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/families.h"
+#include "kernels/cpu/fft_lines.h"
 #include "kernels/cpu/fftw.h"
 #include "kernels/cpu/float_mode.h"
 #include "kernels/cpu/onednn_plan.h"
@@ -270,6 +271,7 @@ uint64_t nd__cpu_trim(void) {
 
 void nd__cpu_trim_plans(void) {
     nd__fftw_plan_trim();
+    nd__fft_lines_trim();
 #if ND_HAVE_ONEDNN
     nd__conv_plan_trim();
 #endif

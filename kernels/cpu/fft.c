@@ -1,9 +1,14 @@
-// A line is copied into a buffer, transformed into another one and copied out of that: however the
-// tensor lies, buffers begin where FFTW's fast loops want them to. Lines that lie side by side are
-// copied together, so that what is read from memory at once is used at once.
+// Short lines are transformed in bundles (fft_lines.h), however many there are, so that a line
+// gives the same alone.
+//
+// A longer line is copied into a buffer, transformed into another one and copied out of that:
+// however the tensor lies, buffers begin where FFTW's fast loops want them to. Lines that lie side
+// by side are copied together, so that what is read from memory at once is used at once.
 #include "kernels/cpu/fft.h"
+#include "kernels/cpu/fft_lines.h"
 #include "kernels/cpu/fftw.h"
 #include "kernels/cpu/float_mode.h"
+#include "kernels/cpu/isa.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/scratch.h"
 #include <stdatomic.h>
@@ -208,9 +213,7 @@ static int64_t cost_of_line(int64_t n) {
     return cost;
 }
 
-static nd__fft_result transform_all(const nd__fft_call *call) {
-    if (!nd__fftw_exists(call->dtype))
-        return ND__FFT_MISSING;
+static nd__fft_result transform_long(const nd__fft_call *call) {
     bool from_half = call->op == ND_OP_irfft, to_half = call->op == ND_OP_rfft;
     job j = {.call = call,
              .x = side_of(call, !to_half, from_half, call->from),
@@ -232,6 +235,48 @@ static nd__fft_result transform_all(const nd__fft_call *call) {
     nd__fftw_plan_release(plan);
     bool failed = atomic_load_explicit(&j.failed, memory_order_relaxed);
     return failed ? ND__FFT_NO_MEMORY : ND__FFT_DONE;
+}
+
+// -------------------------------------------------------------------------------------------------
+// short lines
+
+typedef struct short_job {
+    nd__fft_lines lines;
+    nd__fft_lines_loop loop;
+    int64_t bundle, count; ///< lines
+    atomic_bool failed;
+} short_job;
+
+static void transform_bundles(void *context, int64_t begin, int64_t end) {
+    short_job *j = context;
+    void *room = nd__cpu_scratch(nd__fft_lines_room(j->lines.call->n));
+    if (!room) {
+        atomic_store_explicit(&j->failed, true, memory_order_relaxed);
+        return;
+    }
+    for (int64_t i = begin; i < end; i++)
+        j->loop(&j->lines, i * j->bundle, least((i + 1) * j->bundle, j->count), room);
+}
+
+static nd__fft_result transform_short(const nd__fft_call *call) {
+    bool is_f32 = call->dtype == ND_F32;
+    short_job j = {.loop = nd__cpu_loops_now()->fft_lines[!is_f32],
+                   .bundle = ND__FFT_BUNDLE(is_f32 ? sizeof(float) : sizeof(double)),
+                   .count = call->outer * call->inner};
+    atomic_init(&j.failed, false);
+    if (!nd__fft_lines_begin(&j.lines, call))
+        return ND__FFT_NO_MEMORY;
+    nd__cpu_parallel((j.count + j.bundle - 1) / j.bundle, 4 * cost_of_line(call->n), 1,
+                     transform_bundles, &j);
+    nd__fft_lines_end();
+    bool failed = atomic_load_explicit(&j.failed, memory_order_relaxed);
+    return failed ? ND__FFT_NO_MEMORY : ND__FFT_DONE;
+}
+
+static nd__fft_result transform_all(const nd__fft_call *call) {
+    if (!nd__fftw_exists(call->dtype))
+        return ND__FFT_MISSING;
+    return nd__fft_is_short(call->n) ? transform_short(call) : transform_long(call);
 }
 
 nd__fft_result nd__cpu_fft(const nd__fft_call *call) {

@@ -308,6 +308,12 @@ typedef struct nd__sorting_loops {
     void (*order_narrow)(const uint64_t *keys, int64_t n, int64_t *ret_positions);
 } nd__sorting_loops;
 
+/// Lines begin ... end - 1 of a call of kernels/cpu/fft_lines.h, one bundle at most, with working
+/// memory.
+struct nd__fft_lines;
+typedef void (*nd__fft_lines_loop)(const struct nd__fft_lines *lines, int64_t begin, int64_t end,
+                                   void *room);
+
 /// Copies to memory that is not read again soon. nd__stream_end() must follow before the thread
 /// tells another that the memory is written; it costs much more than one copy, so it follows many.
 typedef void (*nd__stream)(void *to, const void *from, int64_t bytes);
@@ -366,6 +372,7 @@ typedef struct nd__cpu_loops {
     const nd__resample_loops *resample; ///< f32, f64
     const nd__factor_loops *factor;     ///< f32, f64
     const nd__sorting_loops *sorting;
+    const nd__fft_lines_loop *fft_lines; ///< f32, f64
     nd__stream stream;
     nd__box_copy box_copy;
 } nd__cpu_loops;

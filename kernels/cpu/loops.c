@@ -16,6 +16,7 @@ extern const nd__taps_loop ND_ISA_NAME(nd__cpu_taps_loops)[2];
 extern const nd__quantized_loops ND_ISA_NAME(nd__cpu_quantized_loops)[2];
 extern const nd__create_loops ND_ISA_NAME(nd__cpu_create_loops);
 extern const nd__pool_planes ND_ISA_NAME(nd__cpu_pool_planes)[2];
+extern const nd__fft_lines_loop ND_ISA_NAME(nd__cpu_fft_lines)[2];
 extern const nd__resample_loops ND_ISA_NAME(nd__cpu_resample_loops)[2];
 extern const nd__factor_loops ND_ISA_NAME(nd__cpu_factor_loops)[2];
 extern const nd__sorting_loops ND_ISA_NAME(nd__cpu_sorting_loops);
@@ -64,6 +65,7 @@ void ND_ISA_NAME(nd__cpu_box_copy)(const nd__box *box, int64_t width, char *to, 
         .pool = ND_ISA_NAME(nd__cpu_pool_planes),          \
         .resample = ND_ISA_NAME(nd__cpu_resample_loops),   \
         .factor = ND_ISA_NAME(nd__cpu_factor_loops),       \
+        .fft_lines = ND_ISA_NAME(nd__cpu_fft_lines),       \
         .sorting = &ND_ISA_NAME(nd__cpu_sorting_loops),    \
         .stream = ND_ISA_NAME(nd__cpu_stream),             \
         .box_copy = ND_ISA_NAME(nd__cpu_box_copy),         \

@@ -1,5 +1,7 @@
 // Fourier transforms at their edges: shared between threads, refused, without memory and without
 // FFTW.
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/fft_lines.h"
 #include "kernels/cpu/fftw.h"
 #include "lib/base/alloc.h"
 #include "tests/unit/ops/transforms.h"
@@ -29,6 +31,71 @@ static void test_fft_has_the_same_bits_on_any_number_of_threads(void **state) {
         assert_alike(part, alone);
     }
     assert_ok(nd_set_num_threads(threads));
+}
+
+/// The same bits, or both NaN.
+static void assert_same_numbers(const nd_tensor *a, const nd_tensor *b, const char *name,
+                                int64_t n) {
+    assert_int_equal(nd_get_numel(a), nd_get_numel(b));
+    for (int64_t i = 0; i < nd_get_numel(a); i++) {
+        double x = at_flat(a, i), y = at_flat(b, i);
+        if (!(isnan(x) && isnan(y)) && memcmp(&x, &y, sizeof x) != 0)
+            fail_msg("%s of %lld: number %lld is %a and %a", name, (long long)n, (long long)i, x,
+                     y);
+    }
+}
+
+/// Random lines, with zeros of both signs in some, and an infinity and a NaN in one each.
+static nd_tensor *lines_with_edges(int ndim, const int64_t *shape, nd_dtype dtype) {
+    nd_tensor *x = random_dense(ndim, shape, dtype, -1, 1);
+    const double edges[] = {0, -0.0, 0, -0.0, INFINITY, NAN};
+    for (size_t i = 0; i < COUNT_OF(edges); i++) {
+        int64_t at = rand() % nd_get_numel(x);
+        if (dtype == ND_F32)
+            ((float *)nd_get_data(x))[at] = (float)edges[i];
+        else
+            ((double *)nd_get_data(x))[at] = edges[i];
+    }
+    return x;
+}
+
+/// Some lines of x along axis 1, of 3 dimensions and pairs, alone and in every instruction set.
+static void check_lines(size_t kind, const nd_tensor *x, int64_t n) {
+    nd_auto nd_tensor *y = kinds[kind].f(x, n, 1, ND_FFT_NORM_ORTHO);
+    assert_handle(y);
+    static const char *const isas[] = {"baseline", "x86_64_v3", "x86_64_v4"};
+    for (size_t i = 0; i < COUNT_OF(isas) && nd__fft_is_short(n); i++)
+        if (nd__cpu_use_isa(isas[i])) {
+            nd_auto nd_tensor *other = kinds[kind].f(x, n, 1, ND_FFT_NORM_ORTHO);
+            assert_same_numbers(y, other, kinds[kind].name, n);
+        }
+    nd__cpu_use_isa(NULL);
+    for (int64_t outer = 0; outer < nd_get_shape(x)[0]; outer++) {
+        nd_auto nd_tensor *plane = nd_select(x, outer, 0);
+        nd_auto nd_tensor *of_plane = nd_select(y, outer, 0);
+        for (int64_t inner = 0; inner < nd_get_shape(x)[2]; inner += 1 + rand() % 4) {
+            nd_auto nd_tensor *line = nd_select(plane, inner, 1);
+            nd_auto nd_tensor *alone = kinds[kind].f(line, n, 0, ND_FFT_NORM_ORTHO);
+            nd_auto nd_tensor *part = nd_select(of_plane, inner, 1);
+            assert_same_numbers(alone, part, kinds[kind].name, n);
+        }
+    }
+}
+
+/// Bundles of neighbours, of lines one behind the other and of both, whole and not, against the
+/// same lines alone, whose values fft_test.c holds against the definition.
+static void test_lines_have_the_same_bits_alone(void **state) {
+    (void)state;
+    static const int64_t beside[][2] = {{2, 21}, {19, 1}, {7, 3}, {1, 4}, {40, 1}};
+    for (int64_t n = 1; n <= 280; n += n < 70 ? 1 : 1 + rand() % 7)
+        for (size_t kind = 0; kind < COUNT_OF(kinds); kind++) {
+            const int64_t *lines = beside[(size_t)rand() % COUNT_OF(beside)];
+            int64_t from = (kinds[kind].from_half ? n / 2 + 1 : n) + rand() % 3 - 1;
+            const int64_t shape[] = {lines[0], from > 0 ? from : 1, lines[1], 2};
+            nd_auto nd_tensor *x =
+                lines_with_edges(3 + kinds[kind].from_pairs, shape, rand() % 2 ? ND_F32 : ND_F64);
+            check_lines(kind, x, n);
+        }
 }
 
 static uint64_t allocations_left;
@@ -227,6 +294,7 @@ int main(int count, char **arguments) {
     }
     const struct CMUnitTest tests[] = {
         ND_TEST(test_fft_has_the_same_bits_on_any_number_of_threads),
+        ND_TEST(test_lines_have_the_same_bits_alone),
         ND_TEST(test_fft_without_memory),
         ND_TEST(test_no_memory_for_a_plan),
         ND_TEST(test_refusals_of_fft),

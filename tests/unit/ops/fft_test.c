@@ -70,6 +70,16 @@ static void check_size(int64_t size, nd_dtype dtype, nd_fft_norm norm) {
     }
 }
 
+/// More lines than are transformed at once, behind each other and side by side.
+static void check_many(int64_t size, nd_dtype dtype) {
+    for (size_t kind = 0; kind < COUNT_OF(kinds); kind++) {
+        nd_auto nd_tensor *behind = operand_of(kind, DENSE, ND_SHAPE(21, size), dtype);
+        check(kind, behind, 0, 1, ND_FFT_NORM_BACKWARD);
+        nd_auto nd_tensor *beside = operand_of(kind, DENSE, ND_SHAPE(size, 21), dtype);
+        check(kind, beside, 0, 0, ND_FFT_NORM_ORTHO);
+    }
+}
+
 static void test_fft_of_every_size(void **state) {
     (void)state;
     const int64_t larger[] = {47, 48, 60, 64, 97, 101, 128, 211, 243, 256};
@@ -79,6 +89,10 @@ static void test_fft_of_every_size(void **state) {
                 check_size(size, dtype ? ND_F64 : ND_F32, norms[norm]);
             check_size(larger[(size_t)rand() % COUNT_OF(larger)], ND_F64, norms[norm]);
         }
+    for (int64_t size = 1; size <= 64; size++)
+        check_many(size, size % 2 ? ND_F64 : ND_F32);
+    check_many(131, ND_F32);
+    check_many(256, ND_F64);
     for (size_t i = 0; i < COUNT_OF(larger); i++)
         check_size(larger[i], i % 2 ? ND_F64 : ND_F32, ND_FFT_NORM_BACKWARD);
     for (size_t kind = 0; kind < COUNT_OF(kinds);
