@@ -129,6 +129,7 @@ static void call_kernels(void) {
     nd_release(nd_matmul(matrix, matrix));
     nd_release(nd_rfft(matrix, 0, -1, ND_FFT_NORM_BACKWARD));
     nd_release(nd_det(matrix));
+    nd_release(nd_eigvalsh(matrix));
     nd_release(matrix);
     int threads = nd_get_num_threads();
     nd_set_num_threads(1);

@@ -95,7 +95,11 @@ static void kind_lstsq(void) {
     nd_release(nd_lstsq(small_square, small_square, -1));
 }
 static void kind_inv(void) {
+    nd_tensor *r = NULL;
     nd_release(nd_inv(small_square));
+    nd_release(nd_inv(square));
+    if (nd_qr(square, NULL, &r) == ND_OK)
+        nd_release(r);
 }
 static void kind_fft(void) {
     nd_release(nd_rfft(small_square, 997, 0, ND_FFT_NORM_BACKWARD));
