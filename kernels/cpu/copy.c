@@ -4,6 +4,7 @@
 #include "kernels/cpu/bytes.h"
 #include "kernels/cpu/families.h"
 #include "kernels/cpu/parallel.h"
+#include <stdlib.h>
 #include <string.h>
 
 typedef struct dense_copy {
@@ -20,6 +21,8 @@ static void copy_bytes(void *context, int64_t begin, int64_t end) {
 
 /// Rows of x whose elements lie apart, or are one, have a loop of their own from this length on.
 #define SHORT_ROW 16
+/// Rows of so few elements are turned round place by place where they lie near each other.
+#define MOST_TURNED_COLUMNS 15
 /// Rows that are worth a copy each, in bytes, and those that may go past the caches, in elements.
 #define LONG_BYTES 128
 #define STREAMED_ROW 256
@@ -29,16 +32,26 @@ typedef struct row_copy {
     int64_t bytes;
 } row_copy;
 
-// `rows` rows of `columns` elements. Steps along and between rows, in elements: out's, then x's.
-#define COPY_COLUMNS(columns)                 \
-    for (int64_t row = 0; row < rows; row++)  \
-        for (int64_t i = 0; i < columns; i++) \
-            out[row * down[0] + i * along[0]] = x[row * down[1] + i * along[1]];
+// `rows` rows of `columns` elements. Steps along and between rows, in elements: out's, then x's. out
+// and x do not overlap. Where out's rows are dense and one behind the other, as in a flip of colours,
+// a row's places are constants.
+#define COPY_COLUMNS(columns)                                           \
+    if (is_dense)                                                       \
+        for (int64_t row = 0; row < rows; row++)                        \
+            for (int64_t i = 0; i < columns; i++)                       \
+                out[row * columns + i] = x[row * down_x + i * along_x]; \
+    else                                                                \
+        for (int64_t row = 0; row < rows; row++)                        \
+            for (int64_t i = 0; i < columns; i++)                       \
+                out[row * down_out + i * along_out] = x[row * down_x + i * along_x];
 #define COPY_ROWS(T)                                                                \
     static void copy_rows_##T(char *out_, const char *x_, const int64_t *along,     \
                               const int64_t *down, int64_t rows, int64_t columns) { \
-        T *out = (T *)out_;                                                         \
-        const T *x = (const T *)x_;                                                 \
+        T *restrict out = (T *)out_;                                                \
+        const T *restrict x = (const T *)x_;                                        \
+        const int64_t along_out = along[0], along_x = along[1];                     \
+        const int64_t down_out = down[0], down_x = down[1];                         \
+        const bool is_dense = along_out == 1 && down_out == columns;                \
         if (along[0] == 1 && along[1] == 1 && columns > 4)                          \
             for (int64_t row = 0; row < rows; row++)                                \
                 nd__bytes_copy(out + row * down[0], x + row * down[1],              \
@@ -99,6 +112,14 @@ static nd_status copy_by_loop(const nd_kernel_call *call) {
     return nd__cpu_rows(call, nd__cpu_loops_now()->convert[same][same], 1);
 }
 
+/// Whether short rows are turned round, as colours are: both sides are read and written in order all the
+/// same.
+static bool is_of_turned_rows(const nd_kernel_call *call, int last) {
+    const int64_t *to = call->operand[0].strides, *from = call->operand[1].strides;
+    return last > 0 && call->shape[last] <= MOST_TURNED_COLUMNS && to[last] == 1 &&
+           from[last] == -1 && llabs(from[last - 1]) <= 2 * MOST_TURNED_COLUMNS;
+}
+
 /// A copy of same bytes, whose axes are ordered.
 static nd_status copy_ordered(const nd_kernel_call *call, int64_t total) {
     const nd_operand *out = &call->operand[0], *x = &call->operand[1];
@@ -119,7 +140,7 @@ static nd_status copy_ordered(const nd_kernel_call *call, int64_t total) {
     // What the loop of a row does in vectors.
     const bool steps =
         columns >= SHORT_ROW && out->strides[last] == 1 && (step == 0 || step == 2 || step == -1);
-    const bool small = total < ND__BOXED_ELEMENTS;
+    const bool small = total < ND__BOXED_ELEMENTS || is_of_turned_rows(call, last);
     if (last > 0 && (small || (dense && columns * bytes >= LONG_BYTES && !streams)))
         run_copy_rows(call, total, bytes);
     else if (small || steps || streams)
