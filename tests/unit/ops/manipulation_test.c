@@ -255,9 +255,31 @@ static void test_flips_of_every_set_of_axes(void **state) {
             }
 }
 
+/// Many short rows of every width of element, dense and in wider rows, on one thread and on three.
+static void test_flips_of_many_short_rows(void **state) {
+    (void)state;
+    static const nd_dtype dtypes[] = {ND_U8, ND_BF16, ND_F32, ND_F64};
+    const int64_t rows = 7001;
+    int threads = nd_get_num_threads();
+    for (int64_t n = 1; n <= 17; n++)
+        for (size_t d = 0; d < 2 * COUNT_OF(dtypes); d++) {
+            assert_int_equal(nd_set_num_threads(d % 2 ? 3 : 1), ND_OK);
+            nd_auto nd_tensor *wide = random_dense(ND_SHAPE(rows, n + 2), dtypes[d / 2], 0, 100);
+            nd_auto nd_tensor *part = nd_slice(wide, 1, n + 1, 1, 1);
+            nd_auto nd_tensor *x = d % 2 ? nd_contiguous(part) : nd_retain(part);
+            nd_auto nd_tensor *y = nd_flip(x, 1, (const int[]){1});
+            for (int64_t row = 0; row < rows; row++)
+                for (int64_t i = 0; i < n; i++)
+                    assert_true(at_flat(y, row * n + i) ==
+                                at_flat(wide, row * (n + 2) + 1 + n - 1 - i));
+        }
+    assert_int_equal(nd_set_num_threads(threads), ND_OK);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_flips_of_every_set_of_axes),
+        ND_TEST(test_flips_of_many_short_rows),
         ND_TEST(test_manipulation_as_in_pytorch),
         ND_TEST(test_manipulation_of_nothing_and_of_integers),
         ND_TEST(test_repeat_fills_runs),
