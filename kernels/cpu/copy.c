@@ -23,6 +23,7 @@ static void copy_bytes(void *context, int64_t begin, int64_t end) {
 #define SHORT_ROW 16
 /// Rows of so few elements are turned round place by place where they lie near each other.
 #define MOST_TURNED_COLUMNS 15
+#define FARTHEST_TURNED 512
 /// Rows that are worth a copy each, in bytes, and those that may go past the caches, in elements.
 #define LONG_BYTES 128
 #define STREAMED_ROW 256
@@ -112,12 +113,12 @@ static nd_status copy_by_loop(const nd_kernel_call *call) {
     return nd__cpu_rows(call, nd__cpu_loops_now()->convert[same][same], 1);
 }
 
-/// Whether short rows are turned round, as colours are: both sides are read and written in order all the
-/// same.
+/// Whether short rows are turned round, as colours are, or of one element: both sides are read and
+/// written in order all the same.
 static bool is_of_turned_rows(const nd_kernel_call *call, int last) {
     const int64_t *to = call->operand[0].strides, *from = call->operand[1].strides;
     return last > 0 && call->shape[last] <= MOST_TURNED_COLUMNS && to[last] == 1 &&
-           from[last] == -1 && llabs(from[last - 1]) <= 2 * MOST_TURNED_COLUMNS;
+           (from[last] == -1 || from[last] == 0) && llabs(from[last - 1]) <= FARTHEST_TURNED;
 }
 
 /// A copy of same bytes, whose axes are ordered.

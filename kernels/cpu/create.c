@@ -4,11 +4,28 @@
 #include "kernels/cpu/parallel.h"
 #include <string.h>
 
+/// Rows so short that they are filled along the axis before, of which a nearest cache holds so many lines.
+#define SHORT_ROW 4
+#define MOST_LINES 512
+
+/// As a frame's sides have them.
+static void lengthen_rows(nd_kernel_call *call) {
+    const int last = call->ndim - 1;
+    if (last < 1 || call->shape[last] > SHORT_ROW || call->shape[last - 1] > MOST_LINES ||
+        call->shape[last - 1] <= call->shape[last])
+        return;
+    int64_t *shape = call->shape + last - 1, *strides = call->operand[0].strides + last - 1;
+    const int64_t size = shape[0], stride = strides[0];
+    shape[0] = shape[1], shape[1] = size;
+    strides[0] = strides[1], strides[1] = stride;
+}
+
 static nd_status fill(const nd_kernel_call *call) {
     // The scalars that the loop is handed carry the element's bytes.
     nd_kernel_call filled = *call;
     nd_dtype dtype = call->operand[0].dtype;
     nd__encode(dtype, call->attrs.f[0], call->attrs.i[0], filled.attrs.f);
+    lengthen_rows(&filled);
     nd__loop loop = nd__cpu_loops_now()->create->fill[nd__dtype_bytes(dtype)];
     return nd__cpu_rows(&filled, loop, 1);
 }

@@ -256,7 +256,7 @@ static void test_flips_of_every_set_of_axes(void **state) {
 }
 
 /// Many short rows of every width of element, dense and in wider rows, on one thread and on three.
-static void test_flips_of_many_short_rows(void **state) {
+static void test_flips_repeats_and_frames_of_many_short_rows(void **state) {
     (void)state;
     static const nd_dtype dtypes[] = {ND_U8, ND_BF16, ND_F32, ND_F64};
     const int64_t rows = 7001;
@@ -268,10 +268,20 @@ static void test_flips_of_many_short_rows(void **state) {
             nd_auto nd_tensor *part = nd_slice(wide, 1, n + 1, 1, 1);
             nd_auto nd_tensor *x = d % 2 ? nd_contiguous(part) : nd_retain(part);
             nd_auto nd_tensor *y = nd_flip(x, 1, (const int[]){1});
+            nd_auto nd_tensor *first = nd_slice(x, 0, 1, 1, 1);
+            nd_auto nd_tensor *repeated = nd_expand(first, ND_SHAPE(rows, n));
+            nd_auto nd_tensor *z = nd_contiguous(repeated);
+            nd_auto nd_tensor *framed =
+                nd_pad(x, 1, (const int64_t[]){n, 2}, 7, ND_PADDING_CONSTANT);
             for (int64_t row = 0; row < rows; row++)
-                for (int64_t i = 0; i < n; i++)
-                    assert_true(at_flat(y, row * n + i) ==
-                                at_flat(wide, row * (n + 2) + 1 + n - 1 - i));
+                for (int64_t i = 0; i < n; i++) {
+                    const double number = at_flat(wide, row * (n + 2) + 1 + i);
+                    assert_true(at_flat(y, row * n + n - 1 - i) == number);
+                    assert_true(at_flat(z, row * n + i) == at_flat(wide, row * (n + 2) + 1));
+                    assert_true(at_flat(framed, row * (2 * n + 2) + n + i) == number);
+                    assert_true(at_flat(framed, row * (2 * n + 2) + i) == 7);
+                    assert_true(at_flat(framed, row * (2 * n + 2) + 2 * n + i % 2) == 7);
+                }
         }
     assert_int_equal(nd_set_num_threads(threads), ND_OK);
 }
@@ -279,7 +289,7 @@ static void test_flips_of_many_short_rows(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_flips_of_every_set_of_axes),
-        ND_TEST(test_flips_of_many_short_rows),
+        ND_TEST(test_flips_repeats_and_frames_of_many_short_rows),
         ND_TEST(test_manipulation_as_in_pytorch),
         ND_TEST(test_manipulation_of_nothing_and_of_integers),
         ND_TEST(test_repeat_fills_runs),
