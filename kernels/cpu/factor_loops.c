@@ -19,6 +19,21 @@
 #define SUBTRACT_DEPTH 128
 /// Columns that are computed one by one, along a's rows.
 #define MOST_SINGLE_COLUMNS 2
+/// Rows that are added up before what they make is added to the others', and rows of a product.
+#define REFLECT_ROWS 64
+#define REFLECT_PART 4096
+
+/// A product that is rounded before it is added: not every instruction set rounds both at once, and
+/// elimination leaves an exact 0 of small integers only so.
+#if defined(__AVX512F__)
+#define ND__ROUNDED(x) __asm__("" : "+v"(x))
+#elif defined(__x86_64__)
+#define ND__ROUNDED(x) __asm__("" : "+x"(x))
+#elif defined(__aarch64__)
+#define ND__ROUNDED(x) __asm__("" : "+w"(x))
+#else
+#define ND__ROUNDED(x) (void)(x)
+#endif
 
 #define ND__MINIMUM(a, b) ((a) < (b) ? (a) : (b))
 

@@ -290,7 +290,7 @@ typedef struct nd__factor_loops {
     void (*solve_triangle)(const void *t, int64_t t_row, int64_t n, bool upper, bool unit, void *b,
                            int64_t b_row, int64_t columns);
     /// a = q r, m >= n: r in the upper triangle of a, and q [m, n], dense. v: [m, row], which is zeros,
-    /// t: [n, ND__REFLECT_PANEL], and w: [ND__REFLECT_PANEL, n] are working memory.
+    /// t: [n, ND__REFLECT_PANEL], and w: [2, ND__REFLECT_PANEL, n] are working memory.
     void (*qr)(void *a, void *v, int64_t row, int64_t m, int64_t n, void *t, void *w, void *q);
 } nd__factor_loops;
 

@@ -141,7 +141,7 @@ static size_t carve(const job *j, char *block, workspace *ret_space) {
     ret_space->u = carved(block, &offset, qr ? m * row * e : vectors ? m * k * e : 0);
     ret_space->v = carved(block, &offset, vectors ? k * n * e : 0);
     ret_space->s = carved(block, &offset, qr ? n * panel * e : factored ? 0 : k * e);
-    ret_space->work = carved(block, &offset, (qr ? n * panel : (size_t)j->lwork) * e);
+    ret_space->work = carved(block, &offset, (qr ? 2 * n * panel : (size_t)j->lwork) * e);
     ret_space->integers = carved(block, &offset, (size_t)j->liwork * sizeof(int));
     return offset;
 }

@@ -139,6 +139,69 @@ static void test_qr_of_extremes(void **state) {
     nd_release(r);
 }
 
+/// Numbers of one sign, whose sums lose digits where each is added to all before it; their halves are
+/// numbers that have few digits.
+static void test_qr_of_many_rows(void **state) {
+    (void)state;
+    const int64_t m = 20000;
+    for (int64_t n = 3; n <= 37; n += 17)
+        for (size_t s = 0; s < 2; s++) {
+            nd_auto nd_tensor *x = nd_full(ND_SHAPE(m, n), -1, dtype_of(s));
+            for (int64_t i = 0; i < n; i++)
+                for (int64_t j = i; j < n; j++)
+                    set(x, i, j, i == j ? 1 : 0);
+            nd_tensor *q = NULL, *r = NULL;
+            assert_ok(nd_qr(x, &q, &r));
+            nd_auto nd_tensor *wide_q = nd_cast(q, ND_F64), *wide_r = nd_cast(r, ND_F64);
+            nd_auto nd_tensor *wide_x = nd_cast(x, ND_F64), *turned = nd_transpose(wide_q, 0, 1);
+            nd_auto nd_tensor *square = nd_matmul(turned, wide_q), *zeros = nd_zeros_like(square);
+            nd_auto nd_tensor *identity = shifted(zeros, 1), *qr = nd_matmul(wide_q, wide_r);
+            nd_auto nd_tensor *apart = nd_sub(qr, wide_x),
+                              *norm = nd_norm(apart, 2, 0, NULL, false);
+            const double unit = epsilon(dtype_of(s)), length = sqrt((double)(m * n));
+            if (!(largest(square, identity) <= 100 * unit &&
+                  nd_get_item(norm) <= 30 * unit * length))
+                fail_msg("[%d, %d]: q^T q %g, q r %g", (int)m, (int)n,
+                         largest(square, identity) / unit, nd_get_item(norm) / length / unit);
+            nd_release(q);
+            nd_release(r);
+        }
+    for (size_t s = 0; s < 2; s++) {
+        nd_auto nd_tensor *x = nd_zeros(ND_SHAPE(3, 2), dtype_of(s));
+        set(x, 0, 0, 1);
+        set(x, 1, 1, s ? 5e-320 : 3e-42);
+        set(x, 2, 1, s ? 7e-320 : 4e-42);
+        nd_tensor *q = NULL;
+        assert_ok(nd_qr(x, &q, NULL));
+        assert_close("norm", hypot(at_flat(q, 3), at_flat(q, 5)), 1, 4 * epsilon(dtype_of(s)), 0);
+        nd_release(q);
+    }
+}
+
+/// The call failed, and its error says at which place.
+static void assert_names(nd_tensor *result, int64_t place) {
+    char text[32];
+    snprintf(text, sizeof text, " %lld ", (long long)place);
+    assert_null(result);
+    assert_int_equal(nd_error_get_status(), ND_ERROR_INVALID_ARGUMENT);
+    if (!strstr(nd_error_get_message(), text))
+        fail_msg("'%s' does not name%s", nd_error_get_message(), text);
+    nd_error_clear();
+}
+
+/// In every instruction set.
+static void test_singular_integers_are_singular(void **state) {
+    (void)state;
+    for (size_t s = 0; s < 2; s++) {
+        nd_auto nd_tensor *x = nd_ones(ND_SHAPE(2, 2), dtype_of(s));
+        set(x, 1, 0, 3);
+        set(x, 1, 1, 3);
+        nd_auto nd_tensor *det = nd_det(x);
+        assert_true(nd_get_item(det) == 0);
+        assert_names(nd_inv(x), 2);
+    }
+}
+
 /// Reflections are those of LAPACK: a column that is reflected gets the other sign than its head's.
 static void test_qr_has_the_signs_of_lapack(void **state) {
     (void)state;
@@ -217,17 +280,6 @@ static void test_permutations_are_solved_exactly(void **state) {
     }
 }
 
-/// The call failed, and its error says at which place.
-static void assert_names(nd_tensor *result, int64_t place) {
-    char text[32];
-    snprintf(text, sizeof text, " %lld ", (long long)place);
-    assert_null(result);
-    assert_int_equal(nd_error_get_status(), ND_ERROR_INVALID_ARGUMENT);
-    if (!strstr(nd_error_get_message(), text))
-        fail_msg("'%s' does not name%s", nd_error_get_message(), text);
-    nd_error_clear();
-}
-
 /// The identity, but for one number: which pivot or minor it is does not depend on how it is cut.
 static void test_the_pivot_that_fails_is_named(void **state) {
     (void)state;
@@ -291,6 +343,8 @@ int main(void) {
         ND_TEST(test_cholesky_factors_of_all_sizes),
         ND_TEST(test_qr_of_all_sizes),
         ND_TEST(test_qr_of_extremes),
+        ND_TEST(test_qr_of_many_rows),
+        ND_TEST(test_singular_integers_are_singular),
         ND_TEST(test_qr_has_the_signs_of_lapack),
         ND_TEST(test_determinants_of_all_sizes),
         ND_TEST(test_permutations_are_solved_exactly),
