@@ -149,7 +149,7 @@ ND_API void nd_object_release(void *object);
 // other. clang-format off
 #define ND__FOR_BLOCK(type, begin, end) ND__FOR_BLOCK_NUMBERED(__COUNTER__, type, begin, end)
 #define ND__FOR_BLOCK_NUMBERED(n, type, begin, end) ND__FOR_BLOCK_OF(n, type, begin, end)
-#define ND__FOR_BLOCK_OF(n, type, begin, end)                                        \
+#define ND__FOR_BLOCK_OF(n, type, begin, end)                                            \
     for (type nd_block_##n __attribute__((__cleanup__(end))) = begin; nd_block_##n.once; \
          nd_block_##n.once = false)
 

@@ -126,9 +126,9 @@ static inline void nd__auto_release(void *variable) {
 // What _Generic and __auto_type do in C. One function for each handle type: anything else is
 // refused.
 extern "C++" {
-#define ND__RETAIN_HANDLE(T)                                                             \
+#define ND__RETAIN_HANDLE(T)                                                                 \
     __attribute__((__warn_unused_result__)) inline T *nd__retain_handle(const T *borrowed) { \
-        return static_cast<T *>(ND__RETAIN(borrowed));                                   \
+        return static_cast<T *>(ND__RETAIN(borrowed));                                       \
     }
 ND__RETAIN_HANDLE(nd_object)
 ND__RETAIN_HANDLE(nd_tensor)

@@ -146,9 +146,9 @@ static inline void nd__scope_block_end(nd_scope_block *block) {
 /// @threads any
 #define nd_auto_scope ND__AUTO_SCOPE_NUMBERED(__COUNTER__)
 #define ND__AUTO_SCOPE_NUMBERED(n) ND__AUTO_SCOPE(n)
-#define ND__AUTO_SCOPE(n)                                                                    \
-    nd_scope_block nd_scope_rest_##n __attribute__((__cleanup__(nd__scope_block_end), __unused__)) = \
-        nd__scope_block_begin()
+#define ND__AUTO_SCOPE(n)            \
+    nd_scope_block nd_scope_rest_##n \
+        __attribute__((__cleanup__(nd__scope_block_end), __unused__)) = nd__scope_block_begin()
 
 #ifdef __cplusplus
 }

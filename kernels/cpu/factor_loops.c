@@ -41,7 +41,6 @@
 #define I int32_t
 #define TYPE f32
 #define root_f32 sqrtf
-#include "kernels/cpu/subtract.inc"
 #include "kernels/cpu/factor.inc"
 #include "kernels/cpu/reflect.inc"
 #undef T
@@ -52,7 +51,6 @@
 #define I int64_t
 #define TYPE f64
 #define root_f64 sqrt
-#include "kernels/cpu/subtract.inc"
 #include "kernels/cpu/factor.inc"
 #include "kernels/cpu/reflect.inc"
 

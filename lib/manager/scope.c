@@ -114,10 +114,11 @@ static bool reserve(nd_scope *scope) {
 static nd_status adopt(const char *operation, nd_scope *scope, nd_object *object) {
     nd_status status = ND_OK;
     if (!scope)
-        status = nd__error(ND_ERROR_STATE,
-                           "%s: this thread has no open scope, which nd_tmp() and every function of "
-                           "<nd/scoped.h> needs",
-                           operation);
+        status =
+            nd__error(ND_ERROR_STATE,
+                      "%s: this thread has no open scope, which nd_tmp() and every function of "
+                      "<nd/scoped.h> needs",
+                      operation);
     else if (scope->owner && scope->owner != nd__thread())
         status = nd__error(ND_ERROR_STATE, "%s: the scope belongs to another thread", operation);
     else if (!reserve(scope))

@@ -31,18 +31,20 @@ static inline void nd__site_leave(const nd_site *const *previous) {
 
 // ND__CALL_AT keeps the call the last expression of its block, where the compilers still see what
 // happens to the result; the site is restored when the block is left. `n` makes the names unique.
-#define ND__CALL_AT(n, function, ...)                                                          \
-    __extension__({                                                                            \
-        static const nd_site nd_site_##n = {__FILE__, __LINE__};                               \
-        const nd_site *nd_previous_site_##n __attribute__((__cleanup__(nd__site_leave), __unused__)) = \
-            nd__site_enter(&nd_site_##n);                                                      \
-        (function)(__VA_ARGS__);                                                               \
+#define ND__CALL_AT(n, function, ...)                                  \
+    __extension__({                                                    \
+        static const nd_site nd_site_##n = {__FILE__, __LINE__};       \
+        const nd_site *nd_previous_site_##n                            \
+            __attribute__((__cleanup__(nd__site_leave), __unused__)) = \
+                nd__site_enter(&nd_site_##n);                          \
+        (function)(__VA_ARGS__);                                       \
     })
 #define ND__CALL_NUMBERED(n, function, ...) ND__CALL_AT(n, function, __VA_ARGS__)
 
 // GCC forgets warn_unused_result behind a block; clang remembers it.
 #if defined(__GNUC__) && !defined(__clang__)
-__attribute__((__always_inline__, __warn_unused_result__)) static inline void *nd__owned(void *object) {
+__attribute__((__always_inline__, __warn_unused_result__)) static inline void *
+nd__owned(void *object) {
     return object;
 }
 #define ND__OWNED_CALL(type, call) ND__CAST(type, nd__owned(call))
