@@ -1,4 +1,5 @@
-// Discrete Fourier transforms along an axis, on the host, by FFTW.
+// Discrete Fourier transforms along an axis, on the host, by loops of our own
+// (fft_lines.h) or by FFTW.
 //
 // Invariant: x is contiguous, and so is the result. What a line gives does not depend on the others
 // or on the number of threads.

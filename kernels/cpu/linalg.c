@@ -1,5 +1,5 @@
 // LU, Cholesky and QR factors are ours (factor.inc, reflect.inc): a LAPACK without a BLAS made for the processor takes
-// 2 to 30 times as long, and of small matrices its calls take longer than the work.
+// up to 14 times as long, and of small matrices its calls take longer than the work.
 #include "kernels/cpu/linalg.h"
 #include "kernels/cpu/float_mode.h"
 #include "kernels/cpu/isa.h"

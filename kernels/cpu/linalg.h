@@ -1,4 +1,5 @@
-// Solutions and decompositions of dense matrices, on the host, by LAPACK.
+// Solutions and decompositions of dense matrices, on the host, by loops of our own (isa.h)
+// or by LAPACK.
 //
 // Invariant: matrices are contiguous, row by row, and stand one behind the other; so do those of
 // the results. What a matrix gives does not depend on the others or on the number of threads.

@@ -139,8 +139,8 @@ static void test_qr_of_extremes(void **state) {
     nd_release(r);
 }
 
-/// Numbers of one sign, whose sums lose digits where each is added to all before it; their halves are
-/// numbers that have few digits.
+/// Numbers of one sign, whose sums lose digits where each is added to all before it, and columns of
+/// subnormal numbers, which have few digits.
 static void test_qr_of_many_rows(void **state) {
     (void)state;
     const int64_t m = 20000;
