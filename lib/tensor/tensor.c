@@ -232,22 +232,20 @@ view_begin(const nd_tensor *x, int ndim, nd_tensor *base, nd_place *ret_place) {
 
 /// That with its shape and strides, and data, becomes a view. Consumes it; returns it, or NULL with
 /// an error.
-static inline __attribute__((always_inline)) nd_tensor *view_end(nd_tensor *view,
-                                                                 const nd_tensor *x, int ndim,
-                                                                 int64_t numel, void *data,
-                                                                 nd_tensor *base, nd_place place) {
+static inline __attribute__((always_inline)) nd_tensor *
+view_end(nd_tensor *view, const nd_tensor *x, int ndim, int64_t numel, bool contiguous, void *data,
+         nd_tensor *base, nd_place place) {
     nd_storage *storage = nd__tensor_storage_now(x);
-    describe(&view->header,
-             (fields){
-                 .device = device_of(storage),
-                 .storage = storage,
-                 .data = data,
-                 .numel = numel,
-                 .dtype = x->dtype,
-                 .ndim = ndim,
-                 .contiguous = is_contiguous(ndim, view->shape, view->shape + ndim, numel),
-                 .base = base,
-             });
+    describe(&view->header, (fields){
+                                .device = device_of(storage),
+                                .storage = storage,
+                                .data = data,
+                                .numel = numel,
+                                .dtype = x->dtype,
+                                .ndim = ndim,
+                                .contiguous = contiguous,
+                                .base = base,
+                            });
     if (base) {
         uint32_t flags = nd__object_flags(&view->header);
         nd__atomic_store(&view->header.flags, flags | ND__TRACKED, relaxed); // still private
@@ -276,7 +274,9 @@ nd_tensor *nd__tensor_view_following(nd_tensor *base, const nd_tensor *x, int nd
         numel *= shape[i];
     }
     char *data = nd__tensor_storage_now(x)->data;
-    return view_end(view, x, ndim, numel, data + offset * nd__dtype_bytes[x->dtype], base, place);
+    bool contiguous = is_contiguous(ndim, view->shape, view->shape + ndim, numel);
+    data += offset * nd__dtype_bytes[x->dtype];
+    return view_end(view, x, ndim, numel, contiguous, data, base, place);
 }
 
 nd_tensor *nd__tensor_view_along(nd_tensor *base, const nd_tensor *x, int axis, int64_t first,
@@ -286,17 +286,20 @@ nd_tensor *nd__tensor_view_along(nd_tensor *base, const nd_tensor *x, int axis, 
     nd_tensor *view = view_begin(x, ndim, base, &place);
     if (__builtin_expect(!view, 0))
         return NULL;
-    const int64_t *shape = x->shape, *strides = x->shape + ndim;
-    int64_t numel = count;
-    for (int i = 0; i < ndim; i++) {
-        view->shape[i] = shape[i];
-        view->shape[ndim + i] = strides[i];
-        numel *= i == axis ? 1 : shape[i];
+    // From the last axis on, so that one walk finds out whether the elements lie one behind the other.
+    int64_t numel = 1;
+    bool contiguous = true;
+    for (int i = ndim - 1; i >= 0; i--) {
+        int64_t size = i == axis ? count : x->shape[i];
+        int64_t step = i == axis ? stride : x->shape[ndim + i];
+        view->shape[i] = size;
+        view->shape[ndim + i] = step;
+        contiguous &= size == 1 || step == numel;
+        numel *= size;
     }
-    view->shape[axis] = count;
-    view->shape[ndim + axis] = stride;
-    char *data = x->data;
-    return view_end(view, x, ndim, numel, data + first * nd__dtype_bytes[x->dtype], base, place);
+    contiguous |= numel <= 1;
+    char *data = (char *)x->data + first * nd__dtype_bytes[x->dtype];
+    return view_end(view, x, ndim, numel, contiguous, data, base, place);
 }
 
 nd_status nd__tensor_refuse_operand(const char *operation, const char *argument,
