@@ -6,6 +6,7 @@
 #include "kernels/cpu/convert.h"
 #include "kernels/cpu/families.h"
 #include "kernels/cpu/parallel.h"
+#include "kernels/indices.h"
 #include <math.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -18,14 +19,6 @@ typedef struct index_work {
 
 static nd_status status_of(const index_work *work) {
     return atomic_load(&work->out_of_range) ? ND_ERROR_INVALID_ARGUMENT : ND_OK;
-}
-
-/// By their signs and those of what is left to n, which vectors without a comparison can tell, too.
-static bool are_in_range(const int64_t *indices, int64_t count, int64_t n) {
-    uint64_t signs = 0;
-    for (int64_t i = 0; i < count; i++)
-        signs |= (uint64_t)indices[i] | ((uint64_t)n - 1 - (uint64_t)indices[i]);
-    return signs >> 63 == 0;
 }
 
 /// Indices of dense rows that are looked at and then used, while they are in the nearest cache.
@@ -92,12 +85,12 @@ static void take_range(void *context, int64_t begin, int64_t end) {
     const char *x = (const char *)call->operand[1].data;
     const int64_t *indices = (const int64_t *)call->operand[2].data;
     const bool uses_all = end - begin > count; // some more than once: looked at before
-    bool right = !uses_all || are_in_range(indices, count, n);
+    bool right = !uses_all || nd__indices_are_inside(indices, count, n);
     while (right && begin < end) {
         int64_t first = begin % count;
         int64_t run = count - first < end - begin ? count - first : end - begin;
         run = uses_all || run < INDICES_AT_ONCE ? run : INDICES_AT_ONCE;
-        right = uses_all || are_in_range(indices + first, run, n);
+        right = uses_all || nd__indices_are_inside(indices + first, run, n);
         if (right)
             move(out + begin * rows.bytes, x + begin / count * outer, indices + first, run, rows);
         begin += run;

@@ -4,6 +4,7 @@
 // the kernel is one of the host that takes those (AS_GIVEN). What is recorded is
 // i[0] = axis, and of scatter_reduce i[1] = its kind.
 #include "lib/ops/index.h"
+#include "kernels/indices.h"
 #include "lib/base/error.h"
 #include "lib/device/capture.h"
 #include "lib/device/registry.h"
@@ -74,14 +75,6 @@ nd_status nd__index_refuse_place(const char *name, const nd_tensor *indices, int
                      "%s: there are indices, and the axis has no elements", name);
 }
 
-/// Whether all are from 0 to size - 1, by their signs and those of what is left to that.
-static bool are_inside(const int64_t *values, int64_t count, int64_t size) {
-    uint64_t signs = 0;
-    for (int64_t i = 0; i < count; i++)
-        signs |= (uint64_t)values[i] | ((uint64_t)size - 1 - (uint64_t)values[i]);
-    return signs >> 63 == 0;
-}
-
 /// What is done about indices before the kernel sees them.
 typedef enum index_care {
     RESOLVED, ///< those that count from the end no longer do, and on the host all are in range
@@ -99,7 +92,7 @@ static nd_tensor *resolve_indices(const char *name, const nd_tensor *indices, in
     if (!nd__registry_backend(dense->device.kind)->host_accessible)
         return wrap_on_device(dense, size);
     const int64_t *values = (const int64_t *)dense->data;
-    if (size > 0 && are_inside(values, dense->numel, size))
+    if (size > 0 && nd__indices_are_inside(values, dense->numel, size))
         return nd_steal(&dense);
     int64_t lowest = 0, highest = -1;
     for (int64_t i = 0; i < dense->numel; i++) {
