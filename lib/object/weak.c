@@ -1,13 +1,14 @@
 // Weak references.
 //
 // Every weak reference is an object of its own, linked into its target's list. The newest of a list
-// is in a table by the target's address, because few objects ever have one. The table, the lists,
-// and a reference's `target`, are guarded by one of a few locks, chosen by that address too, which
-// a reference remembers unchanged. A target clears its list before its memory goes, under that
-// lock; so under the lock a target that is not NULL is valid memory, and a compare-and-swap on its
-// count tells whether it is alive. Upgrades pass the gate, so none happens while the collector
-// decides, and one of a member of the garbage it found fails.
+// is in a table by the target's address, because few objects ever have one. The table has parts,
+// each with its lock, which guards the lists and `target` of its references, too; the part is
+// chosen by the address, which a reference remembers unchanged. A target clears its list before its
+// memory goes, under that lock; so under the lock a target that is not NULL is valid memory, and a
+// compare-and-swap on its count tells whether it is alive. Upgrades pass the gate, so none happens
+// while the collector decides, and one of a member of the garbage it found fails.
 #include "lib/object/weak.h"
+#include "lib/base/alloc.h"
 #include "lib/base/atomics.h"
 #include "lib/base/cancel.h"
 #include "lib/base/error.h"
@@ -16,6 +17,7 @@
 #include "lib/object/gate.h"
 #include "lib/object/object.h"
 #include "lib/object/user_code.h"
+#include <string.h>
 
 struct nd_weak {
     nd_object header;
@@ -28,33 +30,48 @@ struct nd_weak {
     void *data;
 };
 
-enum { LOCK_BITS = 6, PLACE_BITS = 16, LOCKS = 1 << LOCK_BITS, PLACES = 1 << PLACE_BITS };
-static nd_lock locks[LOCKS];
-ND__FORK_LOCKS(weak_locks, ND__FORK_SINGLE, locks, LOCKS, sizeof *locks);
-static nd_weak *table[PLACES]; ///< each place under one of the locks
+enum { TABLE_BITS = 6, FIRST_BITS = 10, TABLES = 1 << TABLE_BITS };
+
+/// One part of the table, which is doubled when it has more targets than places, and begins anew
+/// with the last one.
+typedef struct weak_table {
+    nd_lock lock;
+    unsigned bits;    ///< of a place's number, where it was doubled
+    size_t count;     ///< targets
+    nd_weak **places; ///< NULL: those of first_places
+} weak_table;
+static weak_table tables[TABLES];
+static nd_weak *first_places[TABLES][1 << FIRST_BITS];
+ND__FORK_LOCKS(weak_locks, ND__FORK_SINGLE, &tables[0].lock, TABLES, sizeof *tables);
 
 static uint64_t hash(uintptr_t address) {
     return (address >> 6) * UINT64_C(0x9E3779B97F4A7C15);
 }
 
-static nd_lock *lock_of(uintptr_t address) {
-    return &locks[hash(address) >> (64 - LOCK_BITS)];
+static weak_table *table_of(uintptr_t address) {
+    return &tables[hash(address) >> (64 - TABLE_BITS)];
 }
 
-static nd_weak **place_of(uintptr_t address) {
-    return &table[hash(address) >> (64 - PLACE_BITS)];
+static nd_lock *lock_of(uintptr_t address) {
+    return &table_of(address)->lock;
+}
+
+static nd_weak **place_of(weak_table *table, uintptr_t address) {
+    nd_weak **places = table->places ? table->places : first_places[table - tables];
+    const unsigned bits = table->places ? table->bits : FIRST_BITS;
+    return &places[hash(address) << TABLE_BITS >> (64 - bits)];
 }
 
 /// The newest weak reference to a target, or NULL.
 static nd_weak *newest_of(const nd_object *target) {
-    nd_weak *weak = *place_of((uintptr_t)target);
+    nd_weak *weak = *place_of(table_of((uintptr_t)target), (uintptr_t)target);
     while (weak && weak->target != target)
         weak = weak->following;
     return weak;
 }
 
-static void table_insert(nd_weak *newest) {
-    nd_weak **place = place_of(newest->address);
+static void put_into_place(weak_table *table, nd_weak *newest) {
+    nd_weak **place = place_of(table, newest->address);
     newest->following = *place;
     newest->link = place;
     if (*place)
@@ -62,10 +79,45 @@ static void table_insert(nd_weak *newest) {
     *place = newest;
 }
 
+/// Where there is no memory for it the table stays as it is, which costs time alone.
+static void double_table(weak_table *table) {
+    nd_weak **first = first_places[table - tables];
+    nd_weak **old = table->places ? table->places : first;
+    const unsigned bits = table->places ? table->bits : FIRST_BITS;
+    nd_weak **wider = nd__alloc_zeroed(((size_t)2 << bits) * sizeof *wider);
+    if (!wider)
+        return;
+    table->places = wider;
+    table->bits = bits + 1;
+    for (size_t i = 0; i < (size_t)1 << bits; i++)
+        for (nd_weak *weak = old[i], *next; weak; weak = next) {
+            next = weak->following;
+            put_into_place(table, weak);
+        }
+    if (old == first)
+        memset(first, 0, sizeof first_places[0]);
+    else
+        nd__alloc_free(old);
+}
+
+static void table_insert(nd_weak *newest) {
+    weak_table *table = table_of(newest->address);
+    const unsigned bits = table->places ? table->bits : FIRST_BITS;
+    if (table->count >= (size_t)1 << bits)
+        double_table(table);
+    put_into_place(table, newest);
+    table->count++;
+}
+
 static void table_remove(nd_weak *newest) {
+    weak_table *table = table_of(newest->address);
     *newest->link = newest->following;
     if (newest->following)
         newest->following->link = newest->link;
+    if (--table->count == 0 && table->places) {
+        nd__alloc_free(table->places);
+        table->places = NULL;
+    }
 }
 
 static void link_weak(nd_weak *weak, nd_object *target) {

@@ -2,6 +2,7 @@
 #ifndef ND_TRACK_SITES
 #define ND_TRACK_SITES
 #endif
+#include "lib/base/alloc.h"
 #include "lib/object/object.h"
 #include "tests/behaviour/cell.h"
 #include "tests/testing.h"
@@ -171,6 +172,61 @@ static void test_object_name_dies_with_the_object(void **state) {
     }
 }
 
+/// No memory for a table that is doubled; there is for a name.
+static bool refuse_large(size_t bytes) {
+    return bytes > 4096;
+}
+
+static void test_tables_of_names_and_weak_references_grow(void **state) {
+    (void)state;
+    // More names than the first table has places, and more targets than those of weak references.
+    enum { COUNT = 150000 };
+    cell_begin(1);
+    nd_object **objects = malloc(COUNT * sizeof *objects);
+    nd_weak **weak = malloc(COUNT * sizeof *weak);
+    char name[16], got[16];
+    for (int i = 0; i < COUNT; i++) {
+        objects[i] = cell_new(0, 0);
+        nd__alloc_should_fail = i / 10000 % 2 ? refuse_large : NULL;
+        weak[i] = nd_weak_new(objects[i]);
+        snprintf(name, sizeof name, "n%d", i);
+        if (i % 5 == 0)
+            assert_ok(nd_set_name(objects[i], name));
+    }
+    nd__alloc_should_fail = NULL;
+    for (int i = 0; i < COUNT; i++) {
+        nd_object *held = nd_weak_get(weak[i]);
+        assert_ptr_equal(held, objects[i]);
+        nd_release(held);
+        snprintf(name, sizeof name, i % 5 == 0 ? "n%d" : "", i);
+        assert_string_equal(nd_get_name(objects[i], got, sizeof got), name);
+    }
+    // Every other one goes, and the others are still found; then all.
+    for (int i = 0; i < COUNT; i += 2)
+        nd_release(objects[i]);
+    for (int i = 0; i < COUNT; i++) {
+        nd_object *held = nd_weak_get(weak[i]);
+        assert_ptr_equal(held, i % 2 ? objects[i] : NULL);
+        nd_release(held);
+    }
+    for (int i = 1; i < COUNT; i += 2)
+        nd_release(objects[i]);
+    for (int i = 0; i < COUNT; i++) {
+        assert_null(nd_weak_get(weak[i]));
+        nd_release(weak[i]);
+    }
+    // Both tables begin anew.
+    nd_object *x = cell_new(0, 0);
+    nd_weak *last = nd_weak_new(x);
+    assert_ok(nd_set_name(x, "x"));
+    assert_string_equal(nd_get_name(x, got, sizeof got), "x");
+    nd_release(x);
+    assert_null(nd_weak_get(last));
+    nd_release(last);
+    free(objects);
+    free(weak);
+}
+
 /// Holds a list, and lets go of it in `clear`, although it is no part of cycles.
 static void box_clear(nd_object *self) {
     nd_edge_clear((nd_list **)nd_object_get_data(self));
@@ -321,6 +377,7 @@ int main(void) {
         ND_TEST(test_object_edges),
         ND_TEST(test_object_names),
         ND_TEST(test_object_name_dies_with_the_object),
+        ND_TEST(test_tables_of_names_and_weak_references_grow),
         ND_TEST(test_object_creation_sites),
         ND_TEST(test_object_without_creation_site),
         ND_TEST(test_object_count_beyond_its_limit_stops_the_program),
