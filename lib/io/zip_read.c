@@ -20,6 +20,7 @@ enum {
     END_BYTES = 22,
     LOCATOR_BYTES = 20,
     END64_BYTES = 56,
+    END64_HEAD = 12, // up to where its own size counts from
     COMMENT_MAX = 65535,
     FLAG_ENCRYPTED = 1,
     FLAG_STRONG = 1 << 6,
@@ -100,6 +101,27 @@ static nd_status read_at(const nd_zip_read *zip, uint64_t position, void *buffer
 // ------------------------------------------------------------------------------------------------
 // the end of the archive
 
+/// The directory ends where the record begins that tells its place. Else some readers would take
+/// that place for one counted from elsewhere, and find other entries.
+static nd_status check_directory(const nd_zip_read *zip, uint64_t end) {
+    if (zip->directory > end || zip->directory_bytes > end - zip->directory)
+        return zip_error(zip, "its directory is not in the file");
+    if (zip->directory_bytes != end - zip->directory)
+        return zip_error(zip, "its directory does not end where its end is told");
+    return ND_OK;
+}
+
+/// Some readers follow the place of a zip64 record wherever there is one.
+static nd_status check_one_end(const nd_zip_read *zip, uint64_t end) {
+    unsigned char locator[LOCATOR_BYTES];
+    if (end < LOCATOR_BYTES)
+        return ND_OK;
+    nd_status status = read_at(zip, end - LOCATOR_BYTES, locator, sizeof locator);
+    if (status == ND_OK && nd__elements_u32(locator) == LOCATOR_SIGNATURE)
+        return zip_error(zip, "it tells two places of its directory");
+    return status;
+}
+
 /// The record at the end says where the directory is. A comment may follow it, and its length must
 /// be what follows.
 static nd_status find_directory(nd_zip_read *zip, uint64_t *ret_count) {
@@ -139,9 +161,8 @@ static nd_status find_directory(nd_zip_read *zip, uint64_t *ret_count) {
         return read_end64(zip, end_at, ret_count);
     if (split)
         return zip_error(zip, "it is a part of several");
-    if (zip->directory + zip->directory_bytes > end_at)
-        return zip_error(zip, "its directory is not in the file");
-    return ND_OK;
+    status = check_directory(zip, end_at);
+    return status == ND_OK ? check_one_end(zip, end_at) : status;
 }
 
 /// Where a field of the record at the end is full, another one stands before it.
@@ -168,9 +189,9 @@ static nd_status read_end64(nd_zip_read *zip, uint64_t end, uint64_t *ret_count)
     if (nd__elements_u32(record + 16) != 0 || nd__elements_u32(record + 20) != 0 ||
         nd__elements_u64(record + 24) != *ret_count)
         return zip_error(zip, "it is a part of several");
-    if (zip->directory > at || zip->directory_bytes > at - zip->directory)
-        return zip_error(zip, "its directory is not in the file");
-    return ND_OK;
+    if (nd__elements_u64(record + 4) != end - LOCATOR_BYTES - at - END64_HEAD)
+        return zip_error(zip, "its zip64 record does not end where its place is told");
+    return check_directory(zip, at);
 }
 
 // ------------------------------------------------------------------------------------------------
