@@ -18,12 +18,41 @@
 
 static const char magic[6] = "\x93NUMPY";
 
-// Codes of the format by our dtype; NULL: the format has none. NumPy takes the names of these, too,
-// which are ours.
+// Codes of the format by our dtype; NULL: the format has none.
 static const char *const dtype_codes[ND_DTYPE_COUNT] = {
     [ND_BOOL] = "b1", [ND_U8] = "u1",  [ND_I32] = "i4", [ND_I64] = "i8",
     [ND_F32] = "f4",  [ND_F64] = "f8", [ND_I8] = "i1",  [ND_I16] = "i2",
     [ND_U16] = "u2",  [ND_U32] = "u4", [ND_U64] = "u8", [ND_F16] = "f2",
+};
+
+// What else NumPy calls what a code stands for: letters, which may follow the order of bytes as a code
+// does, and names, which may not. Those whose size is the system's are meant as 64-bit Linux has them.
+static const struct {
+    const char *code, *letters;
+    const char *names[6];
+} aliases[] = {
+    {"b1", "?", {"bool", "bool_"}},
+    {"i1", "b", {"int8", "byte"}},
+    {"u1", "B", {"uint8", "ubyte"}},
+    {"i2", "h", {"int16", "short"}},
+    {"u2", "H", {"uint16", "ushort"}},
+    {"i4", "i", {"int32", "intc"}},
+    {"u4", "I", {"uint32", "uintc"}},
+    {"i8", "lqpn", {"int64", "int", "int_", "intp", "long", "longlong"}},
+    {"u8", "LQPN", {"uint64", "uint", "uintp", "ulong", "ulonglong"}},
+    {"f2", "e", {"float16", "half"}},
+    {"f4", "f", {"float32", "single"}},
+    {"f8", "d", {"float64", "double", "float"}},
+    {"f16", "g", {"float128", "longdouble"}},
+    {"c8", "F", {"complex64", "csingle"}},
+    {"c16", "D", {"complex128", "cdouble", "complex"}},
+    {"c32", "G", {"complex256", "clongdouble"}},
+    {"O", "", {"object", "object_"}},
+    {"S", "c", {"bytes", "bytes_"}},
+    {"U", "", {"str", "str_", "unicode"}},
+    {"M8", "", {"datetime64"}},
+    {"m8", "", {"timedelta64"}},
+    {"V", "", {"void"}},
 };
 
 // The text of a header as it is read. The first problem sticks.
@@ -330,11 +359,14 @@ static nd_status parse_shape(nd_npy_text *text, nd_npy_header *header) {
 
 /// What a kind of dtype that ndarc does not have holds; NULL for an unknown one.
 static const char *foreign_kind(const char *code) {
+    const bool is_sized = code[0] && code[1] >= '0' && code[1] <= '9';
+    if (strchr(code, ','))
+        return "a structure";
     switch (code[0]) {
     case 'O':
         return "pickled Python objects";
     case 'c':
-        return "complex numbers of another size";
+        return is_sized ? "complex numbers of another size" : NULL;
     case 'S':
     case 'a':
     case 'U':
@@ -345,38 +377,37 @@ static const char *foreign_kind(const char *code) {
     case 'V':
         return "raw bytes, as which NumPy writes what it has no code for, such as bfloat16";
     case 'f':
-        return (code[1] >= '0' && code[1] <= '9') || strcmp(code, "float96") == 0 ||
-                       strcmp(code, "float128") == 0
-                   ? "floats of another size"
-                   : NULL;
+        return is_sized ? "floats of another size" : NULL;
     default:
         return NULL;
     }
 }
 
-/// Complex numbers of two that ndarc has.
-static bool set_complex(const char *descr, const char *code, nd_npy_header *header) {
-    bool of_floats = strcmp(code, "c8") == 0 || strcmp(descr, "complex64") == 0;
-    if (!of_floats && strcmp(code, "c16") != 0 && strcmp(descr, "complex128") != 0)
-        return false;
-    header->dtype = of_floats ? ND_F32 : ND_F64;
-    header->is_complex = true;
-    header->big_endian = *descr == '>';
-    return true;
+/// The code that a dtype's text stands for, which may be the text's own.
+static const char *code_of(const char *descr) {
+    const char *code = descr + (*descr && strchr("<>|=", *descr) ? 1 : 0);
+    for (size_t i = 0; i < sizeof aliases / sizeof *aliases; i++) {
+        if (code[0] && !code[1] && strchr(aliases[i].letters, code[0]))
+            return aliases[i].code;
+        for (size_t name = 0; name < sizeof aliases->names / sizeof *aliases->names; name++)
+            if (aliases[i].names[name] && strcmp(descr, aliases[i].names[name]) == 0)
+                return aliases[i].code;
+    }
+    return code;
 }
 
 static nd_status set_dtype(const nd_npy_text *text, const char *descr, nd_npy_header *header) {
     char name[ND__CONTENT_TEXT];
-    const char *code = descr + (*descr && strchr("<>|=", *descr) ? 1 : 0);
+    const char *code = code_of(descr);
+    header->big_endian = *descr == '>';
+    // Complex numbers of two floats that ndarc has.
+    header->is_complex = strcmp(code, "c8") == 0 || strcmp(code, "c16") == 0;
+    const char *of = !header->is_complex ? code : code[1] == '8' ? "f4" : "f8";
     for (int dtype = 0; dtype < ND_DTYPE_COUNT; dtype++)
-        if (dtype_codes[dtype] && (strcmp(code, dtype_codes[dtype]) == 0 ||
-                                   strcmp(descr, nd_dtype_get_name((nd_dtype)dtype)) == 0)) {
+        if (dtype_codes[dtype] && strcmp(of, dtype_codes[dtype]) == 0) {
             header->dtype = (nd_dtype)dtype;
-            header->big_endian = *descr == '>';
             return ND_OK;
         }
-    if (set_complex(descr, code, header))
-        return ND_OK;
     const char *kind = foreign_kind(code);
     if (kind)
         return nd__error(

@@ -236,6 +236,43 @@ static void test_what_mapping_does_not_fit_is_read(void **state) {
     free(content);
 }
 
+static void test_dtypes_by_their_other_names(void **state) {
+    (void)state;
+    static const struct {
+        const char *descr;
+        nd_dtype dtype;
+        bool is_pair;
+    } cases[] = {
+        {"?", ND_BOOL, false},     {"b", ND_I8, false},       {"B", ND_U8, false},
+        {"<h", ND_I16, false},     {"ushort", ND_U16, false}, {">i", ND_I32, false},
+        {"=I", ND_U32, false},     {"l", ND_I64, false},      {"q", ND_I64, false},
+        {"int", ND_I64, false},    {"Q", ND_U64, false},      {"uintp", ND_U64, false},
+        {"e", ND_F16, false},      {"half", ND_F16, false},   {">f", ND_F32, false},
+        {"single", ND_F32, false}, {"<d", ND_F64, false},     {"float", ND_F64, false},
+        {"double", ND_F64, false}, {"F", ND_F32, true},       {"csingle", ND_F32, true},
+        {">D", ND_F64, true},      {"complex", ND_F64, true}, {"cdouble", ND_F64, true},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[200];
+        snprintf(text, sizeof text, "{'descr': '%s', 'fortran_order': False, 'shape': (1,)}",
+                 cases[i].descr);
+        const size_t length = strlen(text);
+        const size_t bytes = nd_dtype_get_size(cases[i].dtype) << cases[i].is_pair;
+        unsigned char content[256] = "\x93NUMPY\x01";
+        content[8] = (unsigned char)length;
+        memcpy(content + 10, text, length);
+        content[10 + length + (cases[i].descr[0] == '>' ? 0 : bytes - 1)] = 1;
+        const char *path = nd_test_path("named.npy");
+        nd_test_write(path, content, 10 + length + bytes);
+        nd_auto nd_tensor *x = nd_load_npy(path, NULL);
+        assert_non_null(x);
+        assert_int_equal(nd_get_dtype(x), cases[i].dtype);
+        assert_int_equal(nd_get_ndim(x), 1 + cases[i].is_pair);
+        assert_int_equal(((const unsigned char *)nd_get_data(x))[bytes - 1],
+                         cases[i].is_pair && cases[i].descr[0] == '>' ? 0 : 1);
+    }
+}
+
 static void test_F25_dtypes_that_ndarc_does_not_have(void **state) {
     (void)state;
     static const struct {
@@ -250,6 +287,12 @@ static void test_F25_dtypes_that_ndarc_does_not_have(void **state) {
         {"'float128'", "'float128' (floats of another size)"},
         {"'complex256'", "'complex256' (complex numbers of another size)"},
         {"'|V2'", "such as bfloat16"},
+        {"'longdouble'", "'longdouble' (floats of another size)"},
+        {"'>g'", "'>g' (floats of another size)"},
+        {"'str'", "'str' (strings)"},
+        {"'c'", "'c' (strings)"},
+        {"'object'", "'object' (pickled Python objects)"},
+        {"'f8,f8'", "'f8,f8' (a structure)"},
         {"[('a', '<f4'), ('b', '<i4')]", "the structured dtype [('a', '<f4')"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -285,7 +328,9 @@ static void test_F25_headers_that_are_none(void **state) {
         {"{'descr': '<f4', 'fortran_order': False, 'shape': (1,", "a size was expected"},
         {"{'descr': '<q4', 'fortran_order': False, 'shape': (1,)}", "unknown dtype '<q4'"},
         {"{'descr': '<float32', 'fortran_order': False, 'shape': (1,)}", "dtype '<float32'"},
-        {"{'descr': 'float', 'fortran_order': False, 'shape': (1,)}", "unknown dtype 'float'"},
+        {"{'descr': '<float', 'fortran_order': False, 'shape': (1,)}", "unknown dtype '<float'"},
+        {"{'descr': 'floats', 'fortran_order': False, 'shape': (1,)}", "unknown dtype 'floats'"},
+        {"{'descr': 'cat', 'fortran_order': False, 'shape': (1,)}", "unknown dtype 'cat'"},
         {"{'descr': 'bfloat16', 'fortran_order': False, 'shape': (1,)}", "dtype 'bfloat16'"},
         {"{'descr': '', 'fortran_order': False, 'shape': (1,)}", "unknown dtype ''"},
     };
@@ -474,6 +519,7 @@ int main(void) {
         ND_TEST(test_either_order_of_axes_and_of_bytes),
         ND_TEST(test_mapped_tensors_are_private),
         ND_TEST(test_what_mapping_does_not_fit_is_read),
+        ND_TEST(test_dtypes_by_their_other_names),
         ND_TEST(test_F25_dtypes_that_ndarc_does_not_have),
         ND_TEST(test_F25_headers_that_are_none),
         ND_TEST(test_F25_shapes_that_are_not_the_bytes),
