@@ -6,7 +6,7 @@ import tempfile
 import unittest
 import ndarc as nd
 from ndarc.library import library
-from case import Case, np
+from case import Case, np, with_numpy
 
 
 class Calls(Case):
@@ -92,6 +92,36 @@ class Calls(Case):
                 x[key]
         with self.assertRaises(IndexError):
             nd.ones([], "float32")[..., None, 0]
+        self.assertEqual(nd.ones([2, 3], "float32")[(None,) * 8 + (0, 1)].shape, (1,) * 8)
+
+    @with_numpy
+    def test_indices_as_numpy_has_them(self):
+        random = np.random.default_rng(7)
+        for _ in range(500):
+            shape = random.integers(1, 5, random.integers(1, 5)).tolist()
+            array = random.standard_normal(shape)
+            keys = []
+            for size in shape[: random.integers(0, len(shape) + 1)]:
+                kind = random.integers(4)
+                if kind == 0:
+                    keys.append(int(random.integers(-size, size)))
+                elif kind == 1:
+                    keys.append(slice(int(random.integers(-size, size + 1)), None, int(random.choice([-2, -1, 1, 2]))))
+                else:
+                    keys.append(slice(None))
+                if kind == 3:
+                    keys.append(None)
+            if random.integers(2):
+                keys.append(Ellipsis)
+            expected = array[tuple(keys)]
+            if expected.ndim <= 8:
+                np.testing.assert_array_equal(nd.tensor(array)[tuple(keys)].numpy(), expected)
+
+    def test_arguments_too_many_are_named(self):
+        with self.assertRaisesRegex(TypeError, "no such arguments, or given twice: foo"):
+            nd.zeros([1], "float32", foo=1)
+        with self.assertRaisesRegex(TypeError, "1 arguments too many"):
+            nd.zeros([1], "float32", 3)
 
     def test_what_a_function_takes_over_stays_whole(self):
         x = nd.ones([3], "float32")

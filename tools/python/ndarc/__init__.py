@@ -137,13 +137,14 @@ class Tensor(Handle):
         if taken > self.ndim:
             raise IndexError(f"{taken} indices of a tensor with {self.ndim} axes")
         x, axis, expanded = self, 0, False
+        new = []  # axes of size 1, by their places in the result: last, as there is room for them when integers have taken axes away
         for k in keys:
             if k is Ellipsis:
                 if expanded:
                     raise IndexError("more than one Ellipsis")
                 expanded, axis = True, axis + self.ndim - taken
             elif k is None:
-                x, axis = call("nd_unsqueeze", x, axis), axis + 1
+                new.append(axis + len(new))
             elif isinstance(k, slice):
                 start, stop, step = k.indices(x.shape[axis])
                 if step < 0 and start < 0:
@@ -158,6 +159,8 @@ class Tensor(Handle):
                 if not -x.shape[axis] <= index < x.shape[axis]:
                     raise IndexError(f"index {index} of an axis of size {x.shape[axis]}")
                 x = call("nd_select", x, index, axis)
+        for place in new:
+            x = call("nd_unsqueeze", x, place)
         return x
 
     def __repr__(self):

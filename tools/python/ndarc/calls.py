@@ -316,8 +316,10 @@ def call(name, /, *arguments, **keywords):
         else:
             putting.pass_one(parameters[at])
             at += 1
-    if putting.given or putting.keywords:
-        raise TypeError(f"{name}: too many arguments: {putting.given or ''} {putting.keywords or ''}")
+    if putting.keywords:
+        raise TypeError(f"{name}: no such arguments, or given twice: {', '.join(putting.keywords)}")
+    if putting.given:
+        raise TypeError(f"{name}: {len(putting.given)} arguments too many: {putting.given}")
     foreign = getattr(library, name)
     is_status = function.result.base == "nd_status" and not function.result.stars
     is_void = function.result.base == "void" and not function.result.stars
