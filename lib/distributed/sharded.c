@@ -14,6 +14,7 @@
 #include "lib/nn/gradients.h"
 #include "lib/nn/loss_scaler.h"
 #include "lib/nn/optimizer.h"
+#include "lib/nn/optimizer_slots.h"
 #include "lib/object/edge.h"
 #include <nd/autograd.h>
 #include <nd/ops.h>
@@ -275,7 +276,7 @@ static nd_status bring(const char *operation, nd_data_parallel *parallel, nd_opt
                        nd_parameter_state *state, nd_slot slot, int owner, nd_status before) {
     bool sends = parallel->comm->rank == owner;
     nd_status status = before == ND_OK && !sends
-                           ? nd__optimizer_prepare_slot(operation, optimizer, state, slot)
+                           ? nd__optimizer_slots_prepare_one(operation, optimizer, state, slot)
                            : before;
     nd_tensor *x = status == ND_OK ? state->slot[slot] : NULL;
     return sends ? nd__collectives_send(operation, x, parallel->comm, 0, status)

@@ -168,6 +168,11 @@ nd_status nd_ema_update(nd_ema *ema) {
     return status;
 }
 
+static void drop_kept(nd_ema *ema) {
+    for (size_t i = 0; i < ema->count; i++)
+        nd__edge_set_in(&ema->header, &ema->of[i].kept, NULL);
+}
+
 nd_status nd_ema_apply(nd_ema *ema) {
     static const char operation[] = "ema_apply";
     nd_status status = check_all(operation, ema, false);
@@ -183,11 +188,15 @@ nd_status nd_ema_apply(nd_ema *ema) {
             status = nd__ema_check(operation, ema);
         nd_release(kept);
     }
+    if (status == ND_OK)
+        status = check_all(operation, ema, false); // a callback for memory may have closed one
     for (size_t i = 0; status == ND_OK && i < ema->count; i++) {
         status = nd__copy_into(operation, ema->of[i].parameter, ema->of[i].average);
         nd__tensor_bump_version(ema->of[i].parameter);
         ema->applied = true;
     }
+    if (status != ND_OK && ema && !nd__object_is_closed(ema) && !ema->applied)
+        drop_kept(ema);
     return status;
 }
 
@@ -198,10 +207,10 @@ nd_status nd_ema_restore(nd_ema *ema) {
         status = nd__copy_into(operation, ema->of[i].parameter, ema->of[i].kept);
         nd__tensor_bump_version(ema->of[i].parameter);
     }
-    for (size_t i = 0; status == ND_OK && i < ema->count; i++)
-        nd__edge_set_in(&ema->header, &ema->of[i].kept, NULL);
-    if (status == ND_OK)
+    if (status == ND_OK) {
+        drop_kept(ema);
         ema->applied = false;
+    }
     return status;
 }
 

@@ -10,6 +10,7 @@
 #include "lib/manager/place.h"
 #include "lib/nn/optimizer_kinds.h"
 #include "lib/nn/optimizer_replay.h"
+#include "lib/nn/optimizer_slots.h"
 #include "lib/nn/optimizer_update.h"
 #include "lib/nn/parameters.h"
 #include "lib/object/callback.h"
@@ -37,16 +38,13 @@ static const nd_type optimizer_type = {.size = sizeof(nd_type),
 
 static const char step_operation[] = "optimizer_step";
 
-static nd_status prepare(nd_optimizer *optimizer, nd_scratch *scratch);
+static nd_status prepare(nd_optimizer *optimizer, nd_scratch *scratch, nd_made_slots *made);
 static nd_status check_again(const nd_optimizer *optimizer);
-static nd_status prepare_parameter(nd_optimizer *optimizer, nd_parameter_state *state,
-                                   nd_scratch *scratch);
-static nd_status prepare_master(nd_optimizer *optimizer, nd_parameter_state *state);
+static nd_status prepare_parameter(const nd_optimizer *optimizer, const nd_parameter_state *state,
+                                   nd_scratch *scratch, nd_made_slots *made);
 static nd_status check_gradient(const nd_optimizer *optimizer, const nd_parameter_state *state);
 static nd_status check_group(const char *operation, const nd_optimizer *optimizer, size_t group,
                              nd_optimizer_option option);
-static nd_tensor *initial_slot(const char *operation, const nd_optimizer *optimizer,
-                               const nd_parameter_state *state, nd_slot slot);
 
 nd_status nd_optimizer_step(nd_optimizer *optimizer) {
     return nd__optimizer_step(optimizer, NULL, NULL);
@@ -54,6 +52,7 @@ nd_status nd_optimizer_step(nd_optimizer *optimizer) {
 
 nd_status nd__optimizer_step(nd_optimizer *optimizer, nd_step_agreement agree, void *data) {
     nd_scratch scratch = {.count = 0};
+    nd_made_slots made = {.list = NULL};
     nd_optimizer_chains chains;
     chains.count = chains.begun = chains.failed = 0;
     chains.numbers = NULL;
@@ -61,11 +60,14 @@ nd_status nd__optimizer_step(nd_optimizer *optimizer, nd_step_agreement agree, v
     if (status == ND_OK)
         status = nd__callback_check(step_operation);
     if (status == ND_OK)
-        status = prepare(optimizer, &scratch);
+        status = prepare(optimizer, &scratch, &made);
     if (agree)
         status = agree(data, status);
     if (agree && status == ND_OK)
         status = check_again(optimizer);
+    if (status == ND_OK)
+        status = nd__optimizer_slots_take(step_operation, optimizer, &made);
+    nd__optimizer_slots_release(&made);
     if (status == ND_OK && nd__capture_running())
         return nd__optimizer_replay_capture(optimizer, &chains); // which needs no scratch
     for (size_t i = 0; status == ND_OK && i < optimizer->count; i++) {
@@ -290,9 +292,8 @@ static void destroy(nd_object *self) {
 // -------------------------------------------------------------------------------------------------
 // before a step
 
-/// Everything that can be refused: closed tensors, gradients that do not fit, memory. A state that
-/// was made stays when a later one cannot be: as if it had not been made.
-static nd_status prepare(nd_optimizer *optimizer, nd_scratch *scratch) {
+/// Everything that can be refused: closed tensors, gradients that do not fit, memory.
+static nd_status prepare(nd_optimizer *optimizer, nd_scratch *scratch, nd_made_slots *made) {
     nd_status status = ND_OK;
     for (size_t i = 0; status == ND_OK && i < optimizer->count; i++) {
         nd_parameter_state *state = &optimizer->states[i];
@@ -302,7 +303,7 @@ static nd_status prepare(nd_optimizer *optimizer, nd_scratch *scratch) {
         if (status == ND_OK)
             status = nd__tensor_check_writable(step_operation, "a parameter", state->parameter);
         if (status == ND_OK && state->parameter->grad)
-            status = prepare_parameter(optimizer, state, scratch);
+            status = prepare_parameter(optimizer, state, scratch, made);
     }
     return status == ND_OK ? nd__optimizer_check(step_operation, optimizer) : status;
 }
@@ -324,91 +325,17 @@ static nd_status check_again(const nd_optimizer *optimizer) {
     return status;
 }
 
-static nd_status prepare_parameter(nd_optimizer *optimizer, nd_parameter_state *state,
-                                   nd_scratch *scratch) {
+static nd_status prepare_parameter(const nd_optimizer *optimizer, const nd_parameter_state *state,
+                                   nd_scratch *scratch, nd_made_slots *made) {
     nd_status status = check_gradient(optimizer, state);
     if (status == ND_OK && nd__capture_running())
         return nd__optimizer_replay_check(optimizer, state);
-    const unsigned slots = nd__optimizer_update_slots(optimizer, state);
-    if (status == ND_OK && (slots & (1u << ND__SLOT_MASTER)))
-        status = prepare_master(optimizer, state);
-    for (int slot = ND__SLOT_FIRST; status == ND_OK && slot < ND__SLOTS; slot++)
-        if (slots & (1u << slot))
-            status = nd__optimizer_prepare_slot(step_operation, optimizer, state, (nd_slot)slot);
+    if (status == ND_OK)
+        status = nd__optimizer_slots_make(step_operation, optimizer, state,
+                                          nd__optimizer_update_slots(optimizer, state), made);
     return status != ND_OK || nd__optimizer_update_is_chain(state)
                ? status
                : nd__optimizer_update_reserve(optimizer, scratch, state->parameter->device);
-}
-
-/// The master of a half. Where somebody has written the half since the last step (its file was
-/// loaded, say) it is no longer the rounded master, and the master takes its value there.
-static nd_status prepare_master(nd_optimizer *optimizer, nd_parameter_state *state) {
-    const nd_tensor *parameter = state->parameter;
-    const uint64_t version = nd__tensor_version(parameter);
-    const bool made = !state->slot[ND__SLOT_MASTER];
-    nd_status status =
-        nd__optimizer_prepare_slot(step_operation, optimizer, state, ND__SLOT_MASTER);
-    if (status == ND_OK && !made && version != state->version) {
-        nd_grad_block block = nd__grad_block_begin(false);
-        nd_tensor *master = state->slot[ND__SLOT_MASTER];
-        nd_auto nd_tensor *rounded = nd_cast(master, parameter->dtype);
-        nd_auto nd_tensor *wide_rounded = nd_cast(rounded, ND_F32);
-        nd_auto nd_tensor *wide = nd_cast(parameter, ND_F32);
-        nd_auto nd_tensor *same = nd_equal(wide_rounded, wide);
-        nd_auto nd_tensor *merged = nd_where(same, master, wide);
-        nd__grad_block_end(&block);
-        status = merged ? nd__copy_into(step_operation, master, merged) : nd_error_get_status();
-    }
-    if (status == ND_OK)
-        state->version = version;
-    return status;
-}
-
-nd_status nd__optimizer_make_slot(const char *operation, const nd_optimizer *optimizer,
-                                  const nd_parameter_state *state, nd_slot slot,
-                                  nd_tensor **ret_made) {
-    *ret_made = NULL;
-    const nd_tensor *parameter = state->parameter;
-    const nd_tensor *there = state->slot[slot];
-    if (there && nd__tensor_check_operand(operation, "the state of a parameter", there) != ND_OK)
-        return nd_error_get_status();
-    const nd_dtype dtype = nd__optimizer_state_dtype(parameter);
-    if (there && nd__module_same_device(there->device, parameter->device) && there->dtype == dtype)
-        return ND_OK;
-    nd_tensor *made =
-        there ? nd__parameters_copy_to(operation, there, parameter, parameter->device, dtype)
-              : initial_slot(operation, optimizer, state, slot);
-    *ret_made = made;
-    return made ? ND_OK : nd_error_get_status();
-}
-
-nd_status nd__optimizer_prepare_slot(const char *operation, nd_optimizer *optimizer,
-                                     nd_parameter_state *state, nd_slot slot) {
-    nd_tensor *made;
-    nd_status status = nd__optimizer_make_slot(operation, optimizer, state, slot, &made);
-    if (status != ND_OK || !made)
-        return status;
-    nd__edge_set_in(&optimizer->header, &state->slot[slot], made);
-    nd_release(made);
-    return nd__optimizer_check(operation, optimizer);
-}
-
-/// State as it is before the first step: the parameter's values for a master, the initial value of
-/// Adagrad's sums, else zeros.
-static nd_tensor *initial_slot(const char *operation, const nd_optimizer *optimizer,
-                               const nd_parameter_state *state, nd_slot slot) {
-    const nd_tensor *parameter = state->parameter;
-    const nd_dtype dtype = nd__optimizer_state_dtype(parameter);
-    if (slot == ND__SLOT_MASTER)
-        return nd__parameters_copy_to(operation, parameter, parameter, parameter->device, dtype);
-    double value = 0;
-    if (slot == ND__SLOT_SECOND && optimizer->kind == ND__ADAGRAD)
-        value = nd__optimizer_options(optimizer, state)[ND_OPTIMIZER_INITIAL];
-    nd_place place = nd__place_of(&parameter->header);
-    nd_tensor *made = nd__tensor_new(operation, place.manager, parameter->device, dtype,
-                                     parameter->ndim, parameter->shape);
-    nd__place_end(place);
-    return nd__create_filled(operation, made, ND_NUMBER(value));
 }
 
 static nd_status check_gradient(const nd_optimizer *optimizer, const nd_parameter_state *state) {

@@ -58,16 +58,6 @@ nd_optimizer *nd__optimizer_new(nd_optimizer_kind kind, const nd_module *module,
                                 const nd_optimizer_group *group);
 /// "OPERATION: the optimizer is NULL / was closed"; ND_OK when usable.
 nd_status nd__optimizer_check(const char *operation, const nd_optimizer *optimizer);
-/// One state tensor of a parameter, owned, for it to take: new when it is missing, a copy when the
-/// parameter is on another device now, NULL when the one it has fits. Changes nothing.
-nd_status nd__optimizer_make_slot(const char *operation, const nd_optimizer *optimizer,
-                                  const nd_parameter_state *state, nd_slot slot,
-                                  nd_tensor **ret_made);
-/// Makes one state tensor of a parameter when it is missing, and lets it follow the parameter to
-/// another device.
-nd_status nd__optimizer_prepare_slot(const char *operation, nd_optimizer *optimizer,
-                                     nd_parameter_state *state, nd_slot slot);
-
 /// What others say to a step that this optimizer is ready for, or not (`status`, with the thread's
 /// error): ND_OK when it is to be made.
 typedef nd_status (*nd_step_agreement)(void *data, nd_status status);

@@ -8,6 +8,7 @@
 #include "lib/nn/ema.h"
 #include "lib/nn/loss_scaler.h"
 #include "lib/nn/optimizer_kinds.h"
+#include "lib/nn/optimizer_slots.h"
 #include "lib/nn/parameters.h"
 #include "lib/nn/schedule.h"
 #include "lib/object/edge.h"
@@ -234,7 +235,7 @@ static nd_status fill_slot(nd_state_stream *stream, nd_optimizer *optimizer,
     nd_tensor *made = NULL;
     nd_status status = ND_OK;
     if (stream->phase == ND__STATE_CHECK || stream->phase == ND__STATE_SAVE) {
-        status = nd__optimizer_make_slot(stream->operation, optimizer, state, slot, &made);
+        status = nd__optimizer_slots_make_one(stream->operation, optimizer, state, slot, &made);
         if (made)
             status = nd__state_stream_keep_spare(stream, &state->slot[slot], made);
         if (status == ND_OK) // a callback for memory may have closed it

@@ -392,6 +392,39 @@ static void test_F42_a_refused_update_has_moved_no_average(void **state) {
     assert_true(refused > 10);
 }
 
+/// Averages that are not applied leave no copies of the parameters.
+static void test_a_refused_apply_leaves_nothing(void **state) {
+    (void)state;
+    nd_auto nd_manager *manager = nd_manager_new(NULL, "averages");
+    nd_module *net = NULL;
+    nd_ema *ema = NULL;
+    nd_with_manager(manager) {
+        net = new_net();
+        ema = nd_ema_new(net, 0.5);
+    }
+    const uint64_t bytes = nd_manager_get_total_bytes(manager);
+    const uint64_t objects = nd_manager_get_total_objects(manager);
+    nd_status status = ND_ERROR_QUOTA;
+    int refused = 0;
+    for (; status == ND_ERROR_QUOTA; refused += status != ND_OK) {
+        assert_ok(nd_manager_set_quota(manager, ND_CPU, bytes + 1 + 16 * (uint64_t)refused));
+        status = nd_ema_apply(ema);
+        if (status == ND_OK)
+            break;
+        assert_failed(ND_ERROR_QUOTA, "ema_apply: ");
+        assert_int_equal(nd_manager_get_total_bytes(manager), bytes);
+        assert_int_equal(nd_manager_get_total_objects(manager), objects);
+        assert_int_equal(nd_ema_restore(ema), ND_ERROR_STATE);
+        nd_error_clear();
+    }
+    assert_ok(status);
+    assert_true(refused > 10);
+    assert_ok(nd_ema_restore(ema));
+    assert_int_equal(nd_manager_get_total_bytes(manager), bytes);
+    nd_release(ema);
+    nd_release(net);
+}
+
 /// Gradients live at their parameter's manager, whichever one clips them.
 static void test_clipped_gradients_live_with_their_parameters(void **state) {
     (void)state;
@@ -478,6 +511,7 @@ static void test_clipping_is_all_or_nothing(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_F42_a_refused_update_has_moved_no_average),
+        ND_TEST(test_a_refused_apply_leaves_nothing),
         ND_TEST(test_clipping_by_norm_and_by_value),
         ND_TEST(test_norms_beyond_the_squares_of_f32),
         ND_TEST(test_norms_beyond_the_squares_of_f64),

@@ -117,15 +117,87 @@ static void free_run(run *it) {
     nd_release(it->model);
 }
 
-static void step(const run *it, int seed) {
+static void backward(const run *it, int seed) {
     const nd_dtype dtype = nd_get_dtype(nd_module_get_parameter_at(it->model, 0, NULL));
     nd_auto nd_tensor *x = nd_randn(nd_key_new((uint64_t)seed), ND_SHAPE(4, 3), dtype);
     nd_auto nd_tensor *y = nd_module_forward(it->model, x);
     nd_auto nd_tensor *squares = nd_mul(y, y);
     nd_auto nd_tensor *loss = nd_sum(squares, 0, NULL, false);
     assert_ok(nd_backward(loss, NULL));
+}
+
+static void step(const run *it, int seed) {
+    backward(it, seed);
     assert_ok(nd_optimizer_step(it->optimizer));
     assert_ok(nd_optimizer_zero_grad(it->optimizer));
+}
+
+/// Steps under a quota that grows until one is made; each that is refused leaves the state, the number
+/// of objects and of bytes as they were. Returns how many were.
+static int steps_until_one_fits(const run *it, nd_manager *manager) {
+    size_t bytes;
+    char *before = saved_bytes(it->state, &bytes);
+    const uint64_t there = nd_manager_get_total_bytes(manager);
+    const uint64_t objects = nd_manager_get_total_objects(manager);
+    int refused = -1;
+    nd_status status;
+    do {
+        assert_ok(nd_manager_set_quota(manager, ND_CPU, there + 1 + 8 * (uint64_t)(++refused)));
+        status = nd_optimizer_step(it->optimizer);
+        assert_ok(nd_manager_set_quota(manager, ND_CPU, 0));
+        if (status != ND_OK) {
+            assert_failed(ND_ERROR_QUOTA, "");
+            assert_int_equal(nd_manager_get_total_bytes(manager), there);
+            assert_int_equal(nd_manager_get_total_objects(manager), objects);
+            assert_saves(it->state, before, bytes);
+        }
+    } while (status != ND_OK);
+    free(before);
+    return refused;
+}
+
+/// Writes a parameter, whoever holds it.
+static void fill(const nd_tensor *parameter) {
+    nd_no_grad {
+        assert_ok(nd_fill_((nd_tensor *)(uintptr_t)parameter, 0.3));
+    }
+}
+
+static void test_a_step_that_a_quota_ends_changes_nothing(void **state) {
+    (void)state;
+    static const nd_dtype dtypes[] = {ND_F32, ND_F64, ND_BF16};
+    // The first step; one after the model was cast; and one after somebody has written the parameters,
+    // which makes another master.
+    for (int i = 0; i < 3 * 3 * 3; i++) {
+        const nd_dtype dtype = dtypes[i % 3];
+        const int kind = i / 3 % 3, when = i / 9;
+        nd_auto nd_manager *manager = nd_manager_new(NULL, "small");
+        run all = {0}, refused = {0};
+        nd_with_manager(manager) {
+            refused = new_run(when == 1 ? ND_F16 : dtype, kind);
+        }
+        all = new_run(when == 1 ? ND_F16 : dtype, kind);
+        for (const run *it = &all; it; it = it == &all ? &refused : NULL) {
+            if (when > 0)
+                step(it, 1);
+            if (when == 1)
+                assert_ok(nd_module_cast(it->model, dtype));
+            if (when == 2)
+                fill(nd_module_get_parameter_at(it->model, 0, NULL));
+            backward(it, 2);
+        }
+        const int count = steps_until_one_fits(&refused, manager);
+        const bool has_state = kind != 1 || dtype == ND_BF16;
+        assert_true(count > (when == 0 && has_state ? 3 : -1));
+        // And the one that fits makes what it makes where none was refused.
+        assert_ok(nd_optimizer_step(all.optimizer));
+        size_t bytes;
+        char *expected = saved_bytes(all.state, &bytes);
+        assert_saves(refused.state, expected, bytes);
+        free(expected);
+        free_run(&all);
+        free_run(&refused);
+    }
 }
 
 /// A run whose model was cast between steps, or after the last one, goes on to the same bits in a
@@ -165,6 +237,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_a_load_that_a_quota_ends_changes_nothing),
         ND_TEST(test_a_load_that_fails_leaves_the_dtypes_of_state_tensors),
+        ND_TEST(test_a_step_that_a_quota_ends_changes_nothing),
         ND_TEST(test_a_run_that_was_cast_goes_on),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
