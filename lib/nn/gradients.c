@@ -103,10 +103,13 @@ static void end_list(nd_tensor **list, size_t count) {
 nd_status nd__gradients_norm(const char *operation, nd_tensor *const *parameters, size_t count,
                              double *ret_norm) {
     nd_tensor **grads = begin_list(operation, count);
-    for (size_t i = 0; grads && i < count; i++)
-        grads[i] = nd_retain(parameters[i]->grad);
-    nd_status status = grads ? norm_of(operation, (const nd_tensor *const *)grads, count, ret_norm)
-                             : nd_error_get_status();
+    nd_status status = grads ? ND_OK : nd_error_get_status();
+    for (size_t i = 0; status == ND_OK && i < count; i++) {
+        status = nd__tensor_check_operand(operation, "a parameter", parameters[i]);
+        grads[i] = status == ND_OK ? nd_retain(parameters[i]->grad) : NULL;
+    }
+    if (status == ND_OK)
+        status = norm_of(operation, (const nd_tensor *const *)grads, count, ret_norm);
     end_list(grads, count);
     return status;
 }
@@ -117,7 +120,8 @@ static nd_status make_all(const char *operation, nd_tensor *const *parameters, s
     nd_status status = ND_OK;
     nd_grad_block block = nd__grad_block_begin(false);
     for (size_t i = 0; status == ND_OK && i < count; i++) {
-        const nd_tensor *grad = parameters[i]->grad;
+        status = nd__tensor_check_operand(operation, "a parameter", parameters[i]);
+        const nd_tensor *grad = status == ND_OK ? parameters[i]->grad : NULL;
         if (!grad)
             continue;
         status = nd__tensor_check_operand(operation, "a gradient", grad);

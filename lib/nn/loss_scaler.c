@@ -141,13 +141,17 @@ nd_status nd__loss_scaler_check(const char *operation, const nd_loss_scaler *sca
 
 nd_status nd__loss_scaler_divide(const char *operation, const nd_loss_scaler *scaler,
                                  nd_optimizer *optimizer) {
-    for (size_t i = 0; i < optimizer->count; i++)
-        if (optimizer->states[i].parameter->dtype == ND_F16)
+    for (size_t i = 0; i < optimizer->count; i++) {
+        const nd_tensor *parameter = optimizer->states[i].parameter;
+        if (nd__tensor_check_operand(operation, "a parameter", parameter) != ND_OK)
+            return nd_error_get_status();
+        if (parameter->dtype == ND_F16)
             return nd__error(ND_ERROR_DTYPE,
                              "%s: the parameter '%.100s' is float16, in which gradients vanish "
                              "when they are divided; keep parameters in float32 "
                              "(nd_module_cast) and compute in float16 inside nd_autocast",
                              operation, optimizer->names[i]);
+    }
     size_t count;
     nd_tensor **parameters = parameters_of(operation, optimizer, &count);
     if (!parameters)

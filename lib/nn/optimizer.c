@@ -232,9 +232,13 @@ nd_optimizer *nd__optimizer_new(nd_optimizer_kind kind, const nd_module *module,
     if (!parameters)
         return NULL;
     nd_optimizer *optimizer = NULL;
-    if (count == 0)
-        nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: the module has no parameters", operation);
-    else
+    nd_status status = ND_OK;
+    for (size_t i = 0; status == ND_OK && i < count; i++)
+        status = nd__tensor_check_operand(operation, "a parameter", parameters[i]);
+    if (status == ND_OK && count == 0)
+        status =
+            nd__error(ND_ERROR_INVALID_ARGUMENT, "%s: the module has no parameters", operation);
+    if (status == ND_OK)
         optimizer = (nd_optimizer *)nd__object_new(
             &optimizer_type, sizeof(*optimizer) + count * sizeof(*optimizer->states));
     if (optimizer) {

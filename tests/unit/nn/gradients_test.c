@@ -467,6 +467,25 @@ static void test_errors_of_clipping_begin_with_its_name(void **state) {
     nd_error_clear();
 }
 
+static void test_closed_parameters_are_told_of(void **state) {
+    (void)state;
+    nd_auto nd_module *net = new_net();
+    backward(net, 5);
+    nd_auto nd_loss_scaler *scaler = nd_loss_scaler_new(NULL);
+    nd_auto nd_optimizer *before = nd_adam(net, NULL);
+    assert_ok(nd_close((nd_tensor *)(uintptr_t)nd_module_get_parameter(net, "2.bias")));
+    double norm = 7;
+    assert_int_equal(nd_clip_grad_norm(net, 1, &norm), ND_ERROR_CLOSED);
+    assert_failed(ND_ERROR_CLOSED, "clip_grad_norm: a parameter, a tensor of shape [3]");
+    assert_true(norm == 7);
+    assert_int_equal(nd_clip_grad_value(net, 1e-3), ND_ERROR_CLOSED);
+    assert_failed(ND_ERROR_CLOSED, "clip_grad_value: a parameter, a tensor of shape [3]");
+    assert_int_equal(nd_loss_scaler_unscale(scaler, before), ND_ERROR_CLOSED);
+    assert_failed(ND_ERROR_CLOSED, "a parameter, a tensor of shape [3]");
+    assert_null(nd_adam(net, NULL));
+    assert_failed(ND_ERROR_CLOSED, "adam: a parameter, a tensor of shape [3]");
+}
+
 /// All gradients are there still where one cannot be looked at.
 static void test_zeroing_is_all_or_nothing(void **state) {
     (void)state;
@@ -525,6 +544,7 @@ int main(void) {
         ND_TEST(test_halves_have_masters),
         ND_TEST(test_clipped_gradients_live_with_their_parameters),
         ND_TEST(test_errors_of_clipping_begin_with_its_name),
+        ND_TEST(test_closed_parameters_are_told_of),
         ND_TEST(test_zeroing_is_all_or_nothing),
         ND_TEST(test_clipping_is_all_or_nothing),
     };
