@@ -166,8 +166,9 @@ template <class T, bool relu> struct SimpleCellGrad {
         : gate((T *)call->operand[0].data), returned(call), h((const T *)call->operand[8].data) {
     }
     ND_BOTH void operator()(int64_t index) const {
-        T slope = relu ? (h[index] <= (T)0 ? (T)0 : (T)1) : (T)1 - h[index] * h[index];
-        gate[index] = returned.of_state(index) * slope;
+        T of_h = returned.of_state(index);
+        // Where relu gives 0 nothing comes back, a NaN neither.
+        gate[index] = relu ? (h[index] <= (T)0 ? (T)0 : of_h) : of_h * ((T)1 - h[index] * h[index]);
     }
 };
 

@@ -71,6 +71,37 @@ static void test_recurrent_nets_as_in_pytorch(void **state) {
         check_torch_case(&cases[i], false);
 }
 
+/// As of nd_relu(): nothing comes back where it gives 0, a NaN neither, and all of it elsewhere.
+static void test_nothing_comes_back_where_relu_is_off(void **state) {
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        const nd_dtype dtype = i ? ND_F64 : ND_F32;
+        const double values[] = {-1, 2, -3, 4}, nan[] = {NAN, NAN, 5, 6};
+        nd_auto nd_tensor *x_wide = nd_from_data(values, ND_SHAPE(4, 1), ND_F64);
+        nd_auto nd_tensor *x = nd_cast(x_wide, dtype);
+        nd_auto nd_tensor *grad_wide = nd_from_data(nan, ND_SHAPE(4, 1), ND_F64);
+        nd_auto nd_tensor *grad = nd_cast(grad_wide, dtype);
+        nd_auto nd_tensor *one = nd_ones(ND_SHAPE(1, 1), dtype);
+        nd_auto nd_tensor *zero = nd_zeros(ND_SHAPE(1, 1), dtype);
+        assert_ok(nd_set_requires_grad(x, true));
+        // Every row a sequence of its own: no gradient of a state passes between them.
+        nd_auto nd_tensor *rows = nd_reshape(x, 3, (const int64_t[]){1, 4, 1});
+        nd_recurrent_options options = ND_RECURRENT_OPTIONS_INIT;
+        options.relu = true;
+        nd_tensor *output = NULL;
+        const nd_tensor *weights[] = {one, zero};
+        assert_ok(nd_rnn(rows, NULL, 2, weights, &options, &output, NULL));
+        nd_auto nd_tensor *flat = nd_reshape(output, 2, (const int64_t[]){4, 1});
+        nd_backward_options backward = ND_BACKWARD_OPTIONS_INIT;
+        backward.grad = grad;
+        assert_ok(nd_backward(flat, &backward));
+        nd_auto nd_tensor *wide = nd_cast(nd_get_grad(x), ND_F64);
+        const double *got = nd_get_data(wide);
+        assert_true(got[0] == 0 && isnan(got[1]) && got[2] == 0 && got[3] == 6);
+        nd_release(output);
+    }
+}
+
 /// Input and state weights of two layers of a GRU: of 2 and 3 numbers.
 typedef struct two_layers {
     nd_tensor *at[4];
@@ -190,6 +221,7 @@ static void test_recurrent_nets_refuse(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        ND_TEST(test_nothing_comes_back_where_relu_is_off),
         ND_TEST(test_recurrent_nets_as_in_pytorch),
         ND_TEST(test_recurrent_net_without_batch),
         ND_TEST(test_recurrent_dropout),
