@@ -323,7 +323,7 @@ static int64_t elements_per_mean(const batch_norm *n) {
 /// weights there, too: a cast module's statistics are as narrow as its weights.
 static nd_status check_statistic(const batch_norm *n, const char *argument,
                                  const nd_tensor *running) {
-    const bool raised = running && nd__autocast_dtype != ND_F32 && n->x->dtype == ND_F32 &&
+    const bool raised = running && nd__autocast_dtype != ND_F32 && n->x->dtype != ND_F64 &&
                         nd__dtype_is_half(running->dtype);
     if (!raised)
         return check_parameter(n->name, argument, n->x, running, 1, n->x->shape + 1);

@@ -234,6 +234,24 @@ static void test_autocast_raises_norms_and_losses(void **state) {
         check_f32(nd_cosine_similarity(x, x, 1e-8, 1));
         check_f32(nd_cosine_embedding_loss(x, x, signs, 0, mean));
     }
+    // Statistics of a module that was cast are of a half, be it another than x's.
+    nd_auto nd_tensor *running_mean = nd_zeros(ND_SHAPE(6), ND_F16);
+    nd_auto nd_tensor *running_var = nd_ones(ND_SHAPE(6), ND_F16);
+    nd_auto nd_tensor *weight = nd_ones(ND_SHAPE(6), ND_F16);
+    nd_auto nd_tensor *y = nd_cast(wide, ND_BF16);
+    nd_batch_norm_options options = ND_BATCH_NORM_OPTIONS_INIT;
+    nd_autocast(ND_BF16) {
+        check_f32(nd_batch_norm(y, weight, NULL, running_mean, running_var, NULL));
+        options.training = true;
+        check_f32(nd_batch_norm(y, weight, NULL, running_mean, running_var, &options));
+    }
+    nd_auto nd_tensor *moved = nd_cast(running_mean, ND_F32);
+    nd_auto nd_tensor *expected = nd_mean(wide, 1, (const int[]){0}, false);
+    for (int i = 0; i < 6; i++)
+        assert_float_equal(((float *)nd_get_data(moved))[i],
+                           0.1 * ((float *)nd_get_data(expected))[i], 1e-3);
+    assert_null(nd_batch_norm(y, weight, NULL, NULL, NULL, NULL));
+    assert_failed(ND_ERROR_DTYPE, "batch_norm: weight is float16 and x bfloat16");
     nd_auto nd_tensor *outside = nd_l1_loss(x, x, mean);
     assert_int_equal(nd_get_dtype(outside), ND_F16);
 }
