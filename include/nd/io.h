@@ -27,7 +27,8 @@ typedef struct nd_csv_options {
     uint32_t size;    ///< sizeof(nd_csv_options)
     uint32_t version; ///< 1
     /// Between two fields: a punctuation mark or a tab; a space stands for any number of spaces and
-    /// tabs. Not one that numbers or quotes are made of. Default: 0, a comma.
+    /// tabs. None of + - . " ' ( ), which numbers, quotes and NumPy's complex numbers are made of.
+    /// Default: 0, a comma.
     char separator;
     bool missing;  ///< read: empty fields are NaN, of floats. Default: false, an error
     uint64_t skip; ///< read: lines at the beginning to leave out. Default: 0

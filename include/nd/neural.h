@@ -55,7 +55,8 @@ ND_API nd_tensor *nd_batch_norm(const nd_tensor *x, const nd_tensor *weight, con
                                 nd_tensor *running_mean, nd_tensor *running_var,
                                 const nd_batch_norm_options *options) ND_OWNED;
 /// As nd_batch_norm(), each channel of each sample by itself (Ulyanov, Vedaldi, Lempitsky 2016): x:
-/// [n, c, ...] with at least one axis of places. Running statistics get the mean over the samples.
+/// [n, c, ...] with at least one axis of places. Running statistics get the mean over the samples,
+/// and stay as they are where there is none.
 ND_API nd_tensor *nd_instance_norm(const nd_tensor *x, const nd_tensor *weight,
                                    const nd_tensor *bias, nd_tensor *running_mean,
                                    nd_tensor *running_var,

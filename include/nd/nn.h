@@ -88,8 +88,8 @@ ND_API nd_status nd_module_to(const nd_module *module, nd_device device);
 /// f32, f16 or bf16), as nd_module_to() moves them.
 ND_API nd_status nd_module_cast(const nd_module *module, nd_dtype dtype);
 
-/// x: [..., in] -> [..., out]. weight [out, in], bias [out]; both uniform in +-1/sqrt(in), drawn
-/// from key.
+/// x: [..., in] -> [..., out], both at least 1. weight [out, in], bias [out]; both uniform in
+/// +-1/sqrt(in), drawn from key.
 ND_API nd_module *nd_linear_module(nd_key key, int64_t in, int64_t out, bool bias) ND_OWNED;
 // The modules of <nd/convolution.h>, <nd/pooling.h> and <nd/interpolation.h>: each calls the
 // function of its name with the options that it was made with. Weight and bias of convolutions are
