@@ -5,6 +5,9 @@
 // which an operand's do. What does not lie in rows as the result does is brought so into a buffer
 // (box_loops.c), and a result of short rows is made in one. So each element is read once and
 // written once, by one thread, after all of its box were read.
+//
+// Where both of two operands lie as one another and the result otherwise, a box is computed in rows
+// along the operands, into a buffer, and the result alone is turned round.
 #include "kernels/cpu/boxes.h"
 #include "kernels/cpu/parallel.h"
 #include <string.h>
@@ -12,6 +15,8 @@
 /// Of the buffers of a box, on the stack, and of one operand's at most.
 #define ROOM_BYTES 49152
 #define MOST_BYTES 32768
+/// Of each of two buffers of a result that is computed along the operands.
+#define ALONG_BYTES 24576
 /// Of a run of neighbours on either side of a box.
 #define RUN_BYTES 512
 /// In elements: of bytes there would be no room for more.
@@ -19,6 +24,15 @@
 /// Rows of so many elements are long enough for a call each, in a box and without one.
 #define BOX_ROW 32
 #define LONG_ROW 32
+/// Of a result that is computed along the operands: bytes of an element, and of a row; and elements
+/// of the result's own rows.
+#define LEAST_TURNED_BYTES 4
+#define LEAST_ALONG_BYTES 256
+#define LEAST_ACROSS 16
+/// How far apart the result's rows are not written in turns: in pages of their own, or places that
+/// they share.
+#define FAR_BYTES 4096
+#define CROWDED_BYTES 512
 /// Up to so many rows of the result are written in turns.
 #define DIRECT_ROWS 8
 
@@ -62,6 +76,46 @@ static bool is_continued(const nd_kernel_call *call, int a, int b) {
         if (strides[a] != call->shape[b] * strides[b])
             return false;
     }
+    return true;
+}
+
+/// How many operands have elements one behind the other along an axis, where the others are one
+/// element for all of a row that a body takes so; else 0.
+static int operands_in_rows(const nd_kernel_call *call, unsigned repeats, int axis) {
+    int count = 0;
+    for (int i = 1; i < call->noperands; i++) {
+        const int64_t stride = call->operand[i].strides[axis];
+        if (stride != 1 && (stride != 0 || !(repeats >> i & 1)))
+            return 0;
+        count += stride == 1 && call->operand[i].strides[call->ndim - 1] != 0;
+    }
+    return count;
+}
+
+/// Whether it takes less to turn the result round than both operands: rows are long, and elements
+/// not so small that rows take longer to begin than to turn.
+static bool is_worth_going_along(const nd_kernel_call *call, unsigned repeats, int axis) {
+    const int64_t bytes = nd__dtype_bytes(call->operand[call->noperands - 1].dtype);
+    return bytes >= LEAST_TURNED_BYTES && call->shape[axis] * bytes >= LEAST_ALONG_BYTES &&
+           call->shape[call->ndim - 1] >= LEAST_ACROSS &&
+           operands_in_rows(call, repeats, axis) == 2;
+}
+
+/// Orders the axes as the operands lie, where rows along them are another axis than the result's.
+/// False, and nothing is changed, where they are not.
+static bool order_along_operands(nd_kernel_call *call, unsigned repeats) {
+    int along = -1;
+    for (int axis = 0; axis < call->ndim - 1 && along < 0; axis++)
+        if (is_worth_going_along(call, repeats, axis))
+            along = axis;
+    if (along < 0 || operands_in_rows(call, repeats, call->ndim - 1) > 0)
+        return false;
+    for (int axis = along; axis < call->ndim - 1; axis++)
+        swap_axes(call, axis, axis + 1);
+    const int64_t *strides = call->operand[1].strides;
+    for (int axis = 1; axis < call->ndim - 1; axis++)
+        for (int i = axis; i > 0 && magnitude(strides[i - 1]) < magnitude(strides[i]); i--)
+            swap_axes(call, i - 1, i);
     return true;
 }
 
@@ -113,7 +167,8 @@ typedef struct boxes {
     int64_t bytes[ND__BOX_OPERANDS];
     int64_t extent[ND_MAX_DIMS], pieces[ND_MAX_DIMS]; ///< of a box along each axis, and boxes there
     bool moved[ND__BOX_OPERANDS];                     ///< goes through a buffer
-    bool direct;                                      ///< of a copy: from x to the result at once
+    bool direct; ///< the result is turned round, or x copied, to its place at once
+    bool along;  ///< rows lie along the operands, which stay where they are
 } boxes;
 
 static int64_t least(int64_t a, int64_t b) {
@@ -154,7 +209,8 @@ static void choose_extents(boxes *b) {
     int64_t widest = 1;
     for (int i = 0; i < call->noperands; i++)
         widest = b->bytes[i] > widest ? b->bytes[i] : widest;
-    const int64_t most = b->room / widest, wanted = least(RUN_BYTES / widest, LONGEST_RUN);
+    const int64_t most = b->room / (b->along ? b->bytes[0] : widest);
+    const int64_t wanted = least(RUN_BYTES / widest, LONGEST_RUN);
     for (int axis = 0; axis < call->ndim; axis++)
         b->extent[axis] = 1;
     for (int i = 0; i < call->noperands; i++)
@@ -210,6 +266,12 @@ static bool lies_in_rows(const boxes *b, int i, int first, bool may_repeat) {
 }
 
 static void choose_moved(boxes *b, unsigned repeats) {
+    if (b->along) {
+        const int64_t apart = b->call->operand[0].strides[b->call->ndim - 1] * b->bytes[0];
+        b->direct = apart < FAR_BYTES && apart % CROWDED_BYTES != 0;
+        b->moved[0] = true;
+        return;
+    }
     int64_t run, total = extent_total(b);
     int first = find_run(b, &run);
     b->direct = run * DIRECT_ROWS >= total;
@@ -319,6 +381,26 @@ static void move(const boxes *b, int i, const int64_t *shape, const int64_t *den
     b->copy(&box, b->bytes[i], i == 0 ? lies : buffer, i == 0 ? buffer : lies);
 }
 
+/// Brings a result that was computed along the operands to its place, turned round in another buffer
+/// first.
+static void put_turned(const boxes *b, const int64_t *shape, const int64_t *dense, char *lies,
+                       char *buffer) {
+    const int ndim = b->call->ndim;
+    const int64_t *strides = b->call->operand[0].strides, bytes = b->bytes[0];
+    nd__box in = {.ndim = ndim}, out = {.ndim = ndim};
+    for (int axis = 0; axis < ndim; axis++) {
+        int64_t step = bytes; // of the elements of the axes on which the result's lie nearer
+        for (int other = 0; other < ndim; other++)
+            step *= strides[other] < strides[axis] ? shape[other] : 1;
+        in.shape[axis] = out.shape[axis] = shape[axis];
+        in.from[axis] = dense[axis] * bytes;
+        in.to[axis] = out.from[axis] = step;
+        out.to[axis] = strides[axis] * bytes;
+    }
+    b->copy(&in, bytes, buffer + ALONG_BYTES, buffer);
+    b->copy(&out, bytes, lies, buffer + ALONG_BYTES);
+}
+
 static void run_boxes(void *context, int64_t begin, int64_t end) {
     _Alignas(64) char buffers[ROOM_BYTES];
     const boxes *b = (const boxes *)context;
@@ -355,7 +437,9 @@ static void run_boxes(void *context, int64_t begin, int64_t end) {
         int64_t joined[ND_MAX_DIMS];
         memcpy(joined, shape, (size_t)ndim * sizeof(int64_t));
         run_rows(b, join_axes(b, joined, strides), joined, data, strides);
-        if (b->moved[0])
+        if (b->along && !b->direct)
+            put_turned(b, shape, dense, lies[0], buffers);
+        else if (b->moved[0])
             move(b, 0, shape, dense, lies[0], buffers);
     }
 }
@@ -364,9 +448,17 @@ void nd__boxes_run(const nd_kernel_call *call, unsigned repeats, int64_t cost, n
                    const void *context) {
     boxes b = {
         .call = call, .body = body, .context = context, .copy = nd__cpu_loops_now()->box_copy};
+    nd_kernel_call along;
+    if (body && call->noperands == 3) {
+        along = *call;
+        b.along = order_along_operands(&along, repeats);
+        b.call = call = b.along ? &along : call;
+    }
     for (int i = 0; i < call->noperands; i++)
         b.bytes[i] = nd__dtype_bytes(call->operand[i].dtype);
-    b.room = body ? least(ROOM_BYTES / call->noperands / 64 * 64, MOST_BYTES) : MOST_BYTES;
+    b.room = b.along ? ALONG_BYTES
+             : body  ? least(ROOM_BYTES / call->noperands / 64 * 64, MOST_BYTES)
+                     : MOST_BYTES;
     choose_extents(&b);
     choose_moved(&b, repeats);
     int64_t count = 1;

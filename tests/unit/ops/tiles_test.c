@@ -52,6 +52,9 @@ static void check(nd_dtype dtype, const int64_t *shape, const int *order_a, cons
     assert_same(left, left_flat);
     nd_auto nd_tensor *product = nd_mul(column, b), *product_flat = nd_mul(column, b_flat);
     assert_same(product, product_flat);
+    nd_auto nd_tensor *channel = permuted(6, (int64_t[]){1, shape[1], 1}, orders[0], dtype);
+    nd_auto nd_tensor *scaled = nd_mul(a, channel), *scaled_flat = nd_mul(a_flat, channel);
+    assert_same(scaled, scaled_flat);
     nd_auto nd_tensor *log = nd_log(a), *log_flat = nd_log(a_flat);
     assert_same(log, log_flat);
     // In place, of what lies as the result does and of what does not.
@@ -71,8 +74,11 @@ static void test_operands_that_lie_down_give_the_bits_of_contiguous_ones(void **
         assert_int_equal(nd_set_num_threads(threads), ND_OK);
         for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; d++)
             for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
-                for (size_t o = 0; o < sizeof orders / sizeof *orders; o++)
+                for (size_t o = 0; o < sizeof orders / sizeof *orders; o++) {
                     check(dtypes[d], shapes[s], orders[o], orders[(o + s) % 4]);
+                    if (s % 4 != 0) // both as one another
+                        check(dtypes[d], shapes[s], orders[o], orders[o]);
+                }
     }
 }
 
