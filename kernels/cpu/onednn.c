@@ -23,6 +23,8 @@
 #define LEAST_READS 8
 #define LEAST_READ_ROWS 8192
 #define LEAST_READ_COLUMNS 32768
+/// Elements of bf16 that are scanned together.
+#define SCANNED 256
 
 /// Its variables have oneDNN print, and write files into the folder a program was called in.
 /// Neither is for the caller of a setuid program to ask.
@@ -187,18 +189,29 @@ __attribute__((destructor)) static void destroy_primitives(void) {
     bf16.engine = NULL;
 }
 
+static bool any_infinity(const uint16_t *elements, int64_t count) {
+    uint16_t any = 0;
+    for (int64_t i = 0; i < count; i++)
+        any |= (elements[i] & 0x7FFF) == 0x7F80;
+    return any;
+}
+
 /// Whether an element of a is infinite. oneDNN multiplies pairs of bf16, and the last of an odd number of
 /// a row's elements also by a zero: an infinity there would become NaN.
 static bool has_infinity(const nd__product *p, const layouts *l) {
-    const int64_t lines = l->a == 'T' ? p->k : p->m, length = l->a == 'T' ? p->m : p->k;
-    for (int64_t line = 0; line < lines; line++) {
-        const uint16_t *elements = (const uint16_t *)p->a.data + line * l->a_leading;
-        uint16_t any = 0;
-        for (int64_t i = 0; i < length; i++)
-            any |= (elements[i] & 0x7FFF) == 0x7F80;
-        if (any)
+    int64_t lines = l->a == 'T' ? p->k : p->m, length = l->a == 'T' ? p->m : p->k;
+    int64_t next = l->a_leading;
+    if (next == length && length < SCANNED / 8) { // several short ones together
+        const int64_t total = lines * length;
+        length = total < SCANNED ? total : SCANNED;
+        lines = total / length;
+        next = length;
+        if (any_infinity((const uint16_t *)p->a.data + lines * length, total - lines * length))
             return true;
     }
+    for (int64_t line = 0; line < lines; line++)
+        if (any_infinity((const uint16_t *)p->a.data + line * next, length))
+            return true;
     return false;
 }
 
