@@ -20,6 +20,7 @@
 // so, and columns of the first one: then the portable product, which copies always, is faster.
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/families.h"
+#include "kernels/cpu/few.h"
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/panels.h"
 #include "kernels/cpu/parallel.h"
@@ -68,6 +69,8 @@
 /// Elements of a copied operand up to which each panel has a copy of its own, made by the thread that
 /// computes it: what another core has just written comes out of that core's cache line by line.
 #define MOST_COPIED_ELEMENTS ((int64_t)1 << 17)
+/// Columns of a product of bf16, of which there are so few that no library is asked for it.
+#define FEW_SUMS 4
 
 typedef struct matmul_work {
     const nd_kernel_call *call;
@@ -485,6 +488,15 @@ static bool is_small(const nd__product *p, nd_dtype dtype) {
            p->k <= ND__SMALL_DEPTH && p->b.column_stride == 1 && p->n >= LEAST_SMALL_COLUMNS;
 }
 
+/// Whether the loops compute a product of few lines and long sums faster than a library.
+static bool is_of_few(const nd__product *p, nd_dtype dtype) {
+    if (!nd__product_is_of_few(p))
+        return false;
+    if (dtype == ND_BF16)
+        return p->n <= FEW_SUMS || (p->m <= ND__FEW && p->n <= ND__FEW);
+    return dtype == ND_F32 && p->m < p->n && p->n > ND__FEW && p->a.column_stride != 1;
+}
+
 nd_status nd__cpu_matmul(const nd_kernel_call *call) {
     nd_dtype dtype = call->operand[0].dtype;
     const nd__cpu_loops *loops = nd__cpu_loops_now();
@@ -518,6 +530,7 @@ nd_status nd__cpu_matmul(const nd_kernel_call *call) {
         begin_copies(&work, &first, &by_copy))
         first = product_of(&work, 0);
     work.library = work.library && !nd__product_is_matvec(&first) && !is_small(&first, dtype) &&
+                   !(batch == 1 && is_of_few(&first, dtype)) &&
                    !(dtype == ND_F32 && nd__onednn_is_crowded(&first));
     if (work.library && batch == 1 && run_turned(&work, &first))
         return atomic_load(&work.status);

@@ -1,6 +1,7 @@
 // The portable matrix product, for f64, 16-bit floats (converted panel by panel, added up in f32)
 // and integers, for builds without oneDNN, and for matrices so small that a library's call costs
 // more than the work.
+#include "kernels/cpu/few.h"
 #include "kernels/cpu/panels.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/rows.h"
@@ -66,6 +67,18 @@
 #define SMALL_ROWS 8
 #define SMALL_PAIR 2
 
+/// Of a product of long sums and few lines (few.inc): the most of those; lines and others that are
+/// multiplied at once; elements of a line that are brought together, and of a piece of a sum.
+#define FEW ND__FEW
+#if ND__VECTOR_BYTES == 64
+#define FEW_ROWS 4
+#else
+#define FEW_ROWS 2
+#endif
+#define FEW_COLUMNS 4
+#define FEW_DEPTH 256
+#define FEW_PIECE ((int64_t)1 << 13)
+
 #define ND__MINIMUM(a, b) ((a) < (b) ? (a) : (b))
 #define ND__UNROLL ND__PRAGMA(GCC unroll 12)
 
@@ -114,6 +127,7 @@ static inline __m256i first_words(int64_t count) {
 #endif
 
 extern const nd__loop ND_ISA_NAME(nd__cpu_convert)[ND_DTYPE_COUNT][ND_DTYPE_COUNT];
+void ND_ISA_NAME(nd__cpu_box_copy)(const nd__box *given, int64_t width, char *to, const char *from);
 static inline void pack_f16(float *to, const uint16_t *row, int64_t n) {
     ND_ISA_NAME(nd__cpu_convert)
     [ND_F16][ND_F32](n, (char *[]){(char *)to, (char *)(uintptr_t)row}, (int64_t[]){1, 1}, NULL);
@@ -155,6 +169,46 @@ static nd__matvec matvec_of(const nd__product *p) {
                         p->a.column_stride,
                         p->out.column_stride,
                         p->accumulate};
+}
+
+/// A product of few rows or few columns: y[line, other] = lines[line] times x[other], of k
+/// elements.
+typedef struct nd__few {
+    const void *lines, *x;
+    void *y, *sums; ///< of the pieces, where there are several
+    int64_t count, few, k, pieces;
+    int64_t line, line_step, x_line, x_step; ///< from one line to the next, and along it
+    int64_t y_line, y_other;
+    bool x_is_ready,
+        x_is_copy; ///< x's lines are dense and of what is computed in; and end with zeros
+    bool accumulate;
+} nd__few;
+
+static nd__few few_of(const nd__product *p) {
+    const bool by_rows = p->m >= p->n; // the lines are a's rows
+    const nd__few of_rows = {.lines = p->a.data,
+                             .x = p->b.data,
+                             .y = p->out.data,
+                             .count = p->m,
+                             .few = p->n,
+                             .k = p->k,
+                             .pieces = (p->k + FEW_PIECE - 1) / FEW_PIECE,
+                             .line = p->a.row_stride,
+                             .line_step = p->a.column_stride,
+                             .x_line = p->b.column_stride,
+                             .x_step = p->b.row_stride,
+                             .y_line = p->out.row_stride,
+                             .y_other = p->out.column_stride,
+                             .accumulate = p->accumulate};
+    nd__few f = of_rows;
+    if (!by_rows) {
+        f.lines = of_rows.x, f.x = of_rows.lines;
+        f.count = p->n, f.few = p->m;
+        f.line = of_rows.x_line, f.line_step = of_rows.x_step;
+        f.x_line = of_rows.line, f.x_step = of_rows.line_step;
+        f.y_line = of_rows.y_other, f.y_other = of_rows.y_line;
+    }
+    return f;
 }
 
 /// `size` in as many pieces as `most` needs, which are as long as one another, of whole `step`s.

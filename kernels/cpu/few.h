@@ -1,0 +1,24 @@
+// Which products of few rows or few columns and long sums are computed sum by sum (few.inc).
+#ifndef ND_KERNELS_CPU_FEW_H
+#define ND_KERNELS_CPU_FEW_H
+#include "kernels/cpu/isa.h"
+
+/// The most rows, or columns; and the fewest elements of a sum.
+#define ND__FEW ND__FEW_LINES
+#define ND__LEAST_FEW_DEPTH 64
+/// Where b's rows are dense, sums up to so long of so few multiplications take less without that.
+#define ND__SHORT_SUM 128
+#define ND__TINY_PRODUCT 16384
+
+/// Whether a product is computed sum by sum: one of few rows and few columns, or one whose other
+/// side's lines lie dense.
+static inline bool nd__product_is_of_few(const nd__product *p) {
+    const bool by_rows = p->m >= p->n;
+    const int64_t lines = by_rows ? p->m : p->n, few = by_rows ? p->n : p->m;
+    const int64_t step = by_rows ? p->a.column_stride : p->b.row_stride;
+    if (p->b.column_stride == 1 && p->k <= ND__SHORT_SUM && lines * few * p->k <= ND__TINY_PRODUCT)
+        return false;
+    return few >= 2 && few <= ND__FEW && p->k >= ND__LEAST_FEW_DEPTH &&
+           (lines <= ND__FEW || step == 1);
+}
+#endif
