@@ -1,4 +1,6 @@
-// Which products of few rows or few columns and long sums are computed sum by sum (few.inc).
+// Which products have ways of their own: those of few rows or few columns whose sums are long,
+// computed sum by sum (few.inc), and those of 16-bit floats by a small second operand, computed as
+// f32 some rows at a time.
 #ifndef ND_KERNELS_CPU_FEW_H
 #define ND_KERNELS_CPU_FEW_H
 #include "kernels/cpu/isa.h"
@@ -20,5 +22,16 @@ static inline bool nd__product_is_of_few(const nd__product *p) {
         return false;
     return few >= 2 && few <= ND__FEW && p->k >= ND__LEAST_FEW_DEPTH &&
            (lines <= ND__FEW || step == 1);
+}
+
+/// Rows of a product of 16-bit floats that are widened together, by at most so many
+/// multiplications; 0: that is not worth it.
+static inline int64_t nd__widened_rows(const nd__product *p, int64_t most) {
+    enum { LEAST_ROWS = 12, MOST_ELEMENTS = 1 << 15 };
+    if (p->k < 1 || p->k > ND__SMALL_DEPTH)
+        return 0;
+    const int64_t by_work = most / (p->k * p->n), by_size = MOST_ELEMENTS / (p->k + p->n);
+    const int64_t rows = by_work < by_size ? by_work : by_size;
+    return rows >= LEAST_ROWS ? rows : 0;
 }
 #endif

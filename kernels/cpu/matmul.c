@@ -69,8 +69,11 @@
 /// Elements of a copied operand up to which each panel has a copy of its own, made by the thread that
 /// computes it: what another core has just written comes out of that core's cache line by line.
 #define MOST_COPIED_ELEMENTS ((int64_t)1 << 17)
-/// Columns of a product of bf16, of which there are so few that no library is asked for it.
+/// Of products of bf16 that no library is asked for: columns, or elements of a sum, of which there
+/// are few; both, of which there are not many; and elements of the second operand.
 #define FEW_SUMS 4
+#define SHORT_SUM 16
+#define MOST_WIDENED 8192
 
 typedef struct matmul_work {
     const nd_kernel_call *call;
@@ -497,6 +500,14 @@ static bool is_of_few(const nd__product *p, nd_dtype dtype) {
     return dtype == ND_F32 && p->m < p->n && p->n > ND__FEW && p->a.column_stride != 1;
 }
 
+/// Whether sums of bf16 are so short that the loops compute them as f32 faster than a library by
+/// pairs.
+static bool is_for_widening(const nd__product *p, nd_dtype dtype) {
+    return dtype == ND_BF16 && p->k * p->n <= MOST_WIDENED &&
+           (p->k <= FEW_SUMS || (p->k <= SHORT_SUM && p->n <= SHORT_SUM)) &&
+           nd__widened_rows(p, nd__cpu_loops_now()->small_product) > 0;
+}
+
 nd_status nd__cpu_matmul(const nd_kernel_call *call) {
     nd_dtype dtype = call->operand[0].dtype;
     const nd__cpu_loops *loops = nd__cpu_loops_now();
@@ -530,7 +541,7 @@ nd_status nd__cpu_matmul(const nd_kernel_call *call) {
         begin_copies(&work, &first, &by_copy))
         first = product_of(&work, 0);
     work.library = work.library && !nd__product_is_matvec(&first) && !is_small(&first, dtype) &&
-                   !(batch == 1 && is_of_few(&first, dtype)) &&
+                   !(batch == 1 && is_of_few(&first, dtype)) && !is_for_widening(&first, dtype) &&
                    !(dtype == ND_F32 && nd__onednn_is_crowded(&first));
     if (work.library && batch == 1 && run_turned(&work, &first))
         return atomic_load(&work.status);
