@@ -74,6 +74,8 @@
 #define FEW_SUMS 4
 #define SHORT_SUM 16
 #define MOST_WIDENED 8192
+/// Elements of a second operand that memory is read for: then few rows leave the library waiting.
+#define FAR_OPERAND ((int64_t)1 << 23)
 
 typedef struct matmul_work {
     const nd_kernel_call *call;
@@ -496,7 +498,8 @@ static bool is_of_few(const nd__product *p, nd_dtype dtype) {
     if (!nd__product_is_of_few(p))
         return false;
     if (dtype == ND_BF16)
-        return p->n <= FEW_SUMS || (p->m <= ND__FEW && p->n <= ND__FEW);
+        return p->n <= FEW_SUMS || (p->m <= ND__FEW && p->n <= ND__FEW) ||
+               (p->m <= FEW_SUMS && p->n * p->k >= FAR_OPERAND);
     return dtype == ND_F32 && p->m < p->n && p->n > ND__FEW && p->a.column_stride != 1;
 }
 
