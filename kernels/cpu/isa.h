@@ -371,6 +371,7 @@ typedef struct nd__cpu_loops {
     const nd__pool_planes *pool;        ///< f32, f64
     const nd__resample_loops *resample; ///< f32, f64
     const nd__factor_loops *factor;     ///< f32, f64
+    const struct nd__spectral_loops *spectral; ///< f32, f64: kernels/cpu/spectral.h
     const nd__sorting_loops *sorting;
     const nd__fft_lines_loop *fft_lines; ///< f32, f64
     nd__stream stream;

@@ -18,9 +18,6 @@
     F(gesdd, (const char *job, const int *m, const int *n, void *a, const int *lda, void *s,       \
               void *u, const int *ldu, void *vt, const int *ldvt, void *work, const int *lwork,    \
               int *iwork, int *info, size_t))                                                      \
-    F(syevd,                                                                                       \
-      (const char *job, const char *uplo, const int *n, void *a, const int *lda, void *w,          \
-       void *work, const int *lwork, int *iwork, const int *liwork, int *info, size_t, size_t))    \
     F(gelsd, (const int *m, const int *n, const int *others, void *a, const int *lda, void *b,     \
               const int *ldb, void *s, const void *rcond, int *rank, void *work, const int *lwork, \
               int *iwork, int *info))                                                              \

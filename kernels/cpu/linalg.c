@@ -6,6 +6,7 @@
 #include "kernels/cpu/lapack.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/scratch.h"
+#include "kernels/cpu/spectral.h"
 #include <limits.h>
 #include <math.h>
 #include <stdatomic.h>
@@ -116,10 +117,14 @@ static void *carved(char *block, size_t *offset, size_t bytes) {
     return part;
 }
 
-/// Whether it is computed by the loops of factor.inc or reflect.inc, and not by LAPACK.
+/// Whether it is computed by the loops of factor.inc or reflect.inc.
 static bool is_factored(nd_op op) {
     return op == ND_OP_solve || op == ND_OP_solve_triangular || op == ND_OP_cholesky ||
            op == ND_OP_slogdet || op == ND_OP_qr;
+}
+
+static bool needs_lapack(nd_op op) {
+    return op == ND_OP_svd || op == ND_OP_pinv || op == ND_OP_lstsq;
 }
 
 /// Whether a few right sides are solved for with rows of whole vectors.
@@ -160,7 +165,7 @@ static bool is_too_large(const nd__linalg_call *call) {
 }
 
 static const char *job_letter(const job *j) {
-    return j->call->values_only ? "N" : j->call->op == ND_OP_eigh ? "V" : "S";
+    return j->call->values_only ? "N" : "S";
 }
 
 /// How much working memory LAPACK wants for a matrix of these sizes.
@@ -177,11 +182,6 @@ static void ask_for_sizes(job *j) {
         f->gesdd(job_letter(j), &j->m, &j->n, NULL, &j->m, NULL, NULL, &j->m, NULL, &j->k, w, &ask,
                  &integers, &info, 1);
         j->liwork = 8 * j->k;
-        break;
-    case ND_OP_eigh:
-        f->syevd(job_letter(j), "L", &j->n, NULL, &j->n, NULL, w, &ask, &integers, &ask, &info, 1,
-                 1);
-        j->liwork = integers;
         break;
     case ND_OP_lstsq:
         f->gelsd(&j->m, &j->n, &j->o, NULL, &j->m, NULL, &larger, NULL, &other, &rank, w, &ask,
@@ -333,18 +333,6 @@ static nd__linalg_result svd(const job *j, const workspace *w, void *out) {
     return ND__LINALG_DONE;
 }
 
-static nd__linalg_result eigh(const job *j, const workspace *w, void *out) {
-    int info = 0;
-    j->lapack->syevd(job_letter(j), "L", &j->n, w->a, &j->n, w->s, w->work, &j->lwork, w->integers,
-                     &j->liwork, &info, 1, 1);
-    if (info != 0)
-        return ND__LINALG_NOT_CONVERGED;
-    memcpy(out, w->s, (size_t)j->n * j->element);
-    if (!j->call->values_only)
-        turn(j, behind(j, out, j->n), j->n, w->a, j->n, j->n, j->n);
-    return ND__LINALG_DONE;
-}
-
 /// v s^-1 u^T, whose rows are the columns of u s^-1 v^T: what LAPACK writes is what is wanted.
 static nd__linalg_result pinv(const job *j, const workspace *w, void *out) {
     nd__linalg_result result = decompose(j, w);
@@ -382,7 +370,7 @@ static nd__linalg_result lstsq(const job *j, const workspace *w, const void *b, 
 static nd__linalg_result compute(const job *j, int64_t matrix, int *ret_place) {
     const nd__linalg_call *call = j->call;
     workspace w = {0};
-    if (call->op != ND_OP_solve_triangular) {
+    if (call->op != ND_OP_solve_triangular && call->op != ND_OP_eigh) {
         char *block = nd__cpu_scratch(carve(j, NULL, &w));
         if (!block)
             return ND__LINALG_NO_MEMORY;
@@ -407,14 +395,14 @@ static nd__linalg_result compute(const job *j, int64_t matrix, int *ret_place) {
     default:
         break;
     }
-    if (is_iterated(call->op) && !is_finite(j, x, call->m * call->n))
+    if (!is_finite(j, x, call->m * call->n))
         return ND__LINALG_NOT_FINITE;
+    if (call->op == ND_OP_eigh)
+        return nd__cpu_spectral(call, j->row, x, out);
     turn(j, w.a, call->m, x, call->n, call->m, call->n);
     switch (call->op) {
     case ND_OP_svd:
         return svd(j, &w, out);
-    case ND_OP_eigh:
-        return eigh(j, &w, out);
     case ND_OP_pinv:
         return pinv(j, &w, out);
     default:
@@ -451,9 +439,9 @@ static nd__linalg_result compute_all(const nd__linalg_call *call, int64_t *ret_m
     *ret_place = 0;
     if (is_too_large(call))
         return ND__LINALG_TOO_LARGE;
-    const bool factored = is_factored(call->op);
-    job j = {.call = call, .lapack = factored ? NULL : nd__cpu_lapack(call->dtype)};
-    if (!j.lapack && !factored)
+    const bool lapack = needs_lapack(call->op);
+    job j = {.call = call, .lapack = lapack ? nd__cpu_lapack(call->dtype) : NULL};
+    if (!j.lapack && lapack)
         return ND__LINALG_MISSING;
     j.factor = &nd__cpu_loops_now()->factor[call->dtype == ND_F64];
     j.element = call->dtype == ND_F32 ? 4 : 8;

@@ -1,5 +1,6 @@
 // The table of one instruction set's loops.
 #include "kernels/cpu/isa.h"
+#include "kernels/cpu/spectral.h"
 
 extern const nd__loop *const ND_ISA_NAME(nd__cpu_unary)[ND_DTYPE_COUNT];
 extern const nd__loop *const ND_ISA_NAME(nd__cpu_binary)[ND_DTYPE_COUNT];
@@ -19,6 +20,7 @@ extern const nd__pool_planes ND_ISA_NAME(nd__cpu_pool_planes)[2];
 extern const nd__fft_lines_loop ND_ISA_NAME(nd__cpu_fft_lines)[2];
 extern const nd__resample_loops ND_ISA_NAME(nd__cpu_resample_loops)[2];
 extern const nd__factor_loops ND_ISA_NAME(nd__cpu_factor_loops)[2];
+extern const nd__spectral_loops ND_ISA_NAME(nd__cpu_spectral_loops)[2];
 extern const nd__sorting_loops ND_ISA_NAME(nd__cpu_sorting_loops);
 extern const nd__attention_loops ND_ISA_NAME(nd__cpu_attention_loops)[2];
 extern const nd__cell_loops ND_ISA_NAME(nd__cpu_cell_loops)[2];
@@ -65,6 +67,7 @@ void ND_ISA_NAME(nd__cpu_box_copy)(const nd__box *box, int64_t width, char *to, 
         .pool = ND_ISA_NAME(nd__cpu_pool_planes),          \
         .resample = ND_ISA_NAME(nd__cpu_resample_loops),   \
         .factor = ND_ISA_NAME(nd__cpu_factor_loops),       \
+        .spectral = ND_ISA_NAME(nd__cpu_spectral_loops),   \
         .fft_lines = ND_ISA_NAME(nd__cpu_fft_lines),       \
         .sorting = &ND_ISA_NAME(nd__cpu_sorting_loops),    \
         .stream = ND_ISA_NAME(nd__cpu_stream),             \
