@@ -289,8 +289,9 @@ typedef struct nd__factor_loops {
     /// b := t^-1 b: b [n, columns]. Of t only the triangle is read, without its diagonal for `unit`.
     void (*solve_triangle)(const void *t, int64_t t_row, int64_t n, bool upper, bool unit, void *b,
                            int64_t b_row, int64_t columns);
-    /// a = q r, m >= n: r in the upper triangle of a, and q [m, n], dense. v: [m, row], which is zeros,
-    /// t: [n, ND__REFLECT_PANEL], and w: [2, ND__REFLECT_PANEL, n] are working memory.
+    /// a = q r, m >= n: r in the upper triangle of a, and q [m, n], dense (NULL: not wanted). v: [m,
+    /// row], which is zeros, t: [n, ND__REFLECT_PANEL], and w: [2, ND__REFLECT_PANEL, n] are
+    /// working memory.
     void (*qr)(void *a, void *v, int64_t row, int64_t m, int64_t n, void *t, void *w, void *q);
 } nd__factor_loops;
 
@@ -368,9 +369,9 @@ typedef struct nd__cpu_loops {
     int64_t small_product;                ///< ND__SMALL_PRODUCT, or 0 where a library is faster
     const nd__cell_loops *cell;           ///< f32, f64
     const nd__create_loops *create;
-    const nd__pool_planes *pool;        ///< f32, f64
-    const nd__resample_loops *resample; ///< f32, f64
-    const nd__factor_loops *factor;     ///< f32, f64
+    const nd__pool_planes *pool;               ///< f32, f64
+    const nd__resample_loops *resample;        ///< f32, f64
+    const nd__factor_loops *factor;            ///< f32, f64
     const struct nd__spectral_loops *spectral; ///< f32, f64: kernels/cpu/spectral.h
     const nd__sorting_loops *sorting;
     const nd__fft_lines_loop *fft_lines; ///< f32, f64

@@ -1,5 +1,4 @@
-// Solutions and decompositions of dense matrices, on the host, by loops of our own (isa.h)
-// or by LAPACK.
+// Solutions and decompositions of dense matrices, on the host, by the loops of isa.h.
 //
 // Invariant: matrices are contiguous, row by row, and stand one behind the other; so do those of
 // the results. What a matrix gives does not depend on the others or on the number of threads.
@@ -7,6 +6,7 @@
 #define ND_KERNELS_CPU_LINALG_H
 #include "kernels/kernel.h"
 #include <stdbool.h>
+#include <stddef.h>
 
 /// What is computed of each x: [m, n], for some of b: [m, o]. k is the smaller of m and n. All
 /// sizes are positive.
@@ -33,7 +33,6 @@ typedef struct nd__linalg_call {
 
 typedef enum nd__linalg_result {
     ND__LINALG_DONE,
-    ND__LINALG_MISSING,   ///< LAPACK does not open: nd__cpu_lapack_library() (lapack.h)
     ND__LINALG_TOO_LARGE, ///< for integers of 32 bits
     ND__LINALG_NO_MEMORY,
     ND__LINALG_NOT_FINITE, ///< an infinity or NaN where an iteration would not end well
@@ -44,6 +43,10 @@ typedef enum nd__linalg_result {
 
 /// Elements of `out` for one matrix.
 int64_t nd__cpu_linalg_size(const nd__linalg_call *call);
+
+/// Elements from one row to the next of a matrix of n columns that is factored: not a multiple of 2
+/// KiB apart, since such rows would share few places of the caches.
+int64_t nd__cpu_linalg_row(int64_t n, size_t element);
 
 /// Runs the call. A failure of a matrix leaves `out` undefined and says which is the first that
 /// fails, and at which pivot or minor, counted from 1 (0: none).

@@ -41,6 +41,8 @@ typedef struct nd__rotations {
 #define ND__PACKED_ROTATIONS(n) (2 * ND__SWEEPS * ((n) + 2 * ND__GUARD))
 
 typedef struct nd__spectral_loops {
+    /// The largest absolute value of `count` numbers, a multiple of ND__FACTOR_BASE.
+    double (*largest)(const void *x, int64_t count);
     /// Reduces a [n, row], of which the lower triangle is read, to the diagonal d [n] and e [n - 1]
     /// beside it. Row i of a becomes the vector of reflection i, and tau [n] its factor. w: [4,
     /// row].
@@ -55,9 +57,32 @@ typedef struct nd__spectral_loops {
     bool (*tridiagonal_values)(double *d, double *e, int64_t n, double unit,
                                nd__rotations *rotations);
     void (*rotate)(nd__rotations *rotations); ///< nd__rotations.apply
+
+    /// Reduces a [m, row] of n columns, m >= n, to the diagonal d [n] and e [n - 1] above it.
+    /// Reflection i of the columns is row i of u [n, u_row], from its number i on, and tau_u [n];
+    /// of the rows row i of v [n, row], from its number i + 1 on, and tau_v. w: [3, row] and [2,
+    /// u_row]. a is lost.
+    void (*bidiagonalise)(void *a, int64_t row, int64_t m, int64_t n, double *d, double *e, void *u,
+                          int64_t u_row, void *tau_u, void *v, void *tau_v, void *w);
+    /// q [m, q_row] := the first `columns` columns of the product of `count` reflections whose
+    /// vectors are rows of v, row i from its number i + shift on. t: ND__REFLECT_PANEL squared, w:
+    /// [ND__REFLECT_PANEL, columns].
+    void (*basis)(const void *v, int64_t row, int64_t shift, int64_t m, int64_t count,
+                  const void *tau, void *t, void *w, void *q, int64_t q_row, int64_t columns);
+    /// c [m, c_row] := the product of these, turned, times c.
+    void (*reflect)(const void *v, int64_t row, int64_t shift, int64_t m, int64_t count,
+                    const void *tau, void *t, void *w, void *c, int64_t c_row, int64_t columns);
+    /// The singular values of d and e, of any sign, in d, in no order, as tridiagonal_values().
+    bool (*bidiagonal_values)(double *d, double *e, int64_t n, double unit,
+                              nd__rotations *rotations);
+    /// The same without rotations. room: [5, n].
+    bool (*bidiagonal_values_only)(double *d, double *e, int64_t n, double unit, double *room);
+    /// c [m, n] -= a b, of k steps: number (i, j) of a is a[i a_row + j a_step].
+    void (*subtract)(int64_t m, int64_t n, int64_t k, const void *a, int64_t a_row, int64_t a_step,
+                     const void *b, int64_t b_row, void *c, int64_t c_row);
 } nd__spectral_loops;
 
-/// Runs an EIGH call on matrix x of it, into out.
-nd__linalg_result nd__cpu_spectral(const nd__linalg_call *call, int64_t row, const void *x,
+/// Runs an EIGH, SVD, PINV or LSTSQ call on matrix x of it, and b, into out. All is finite.
+nd__linalg_result nd__cpu_spectral(const nd__linalg_call *call, const void *x, const void *b,
                                    void *out);
 #endif

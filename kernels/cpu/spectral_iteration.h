@@ -6,14 +6,14 @@
 // Which end of a block is the first is chosen, so that it is the one with larger numbers: small
 // ones keep their digits.
 //
-// Invariant: the largest number is about 1 (spectral.c sees to it), so that squares of what is
-// above ND__NOTHING are no zeros and nothing overflows.
+// Invariant: the largest number is between 2^-250 and 2^250, or 0 (spectral.c sees to it), so that
+// squares of what is above ND__NOTHING are no zeros and nothing that counts overflows.
 #ifndef ND_KERNELS_CPU_SPECTRAL_ITERATION_H
 #define ND_KERNELS_CPU_SPECTRAL_ITERATION_H
 #include "kernels/cpu/spectral.h"
 #include <math.h>
 
-/// What counts as 0 beside 1, and its square.
+/// What counts as 0, and its square.
 #define ND__NOTHING 1e-150
 #define ND__NOTHING_SQUARED 1e-300
 /// Sweeps through all numbers, for each number: about 1.7 are wanted.

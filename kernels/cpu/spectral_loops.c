@@ -1,5 +1,6 @@
 // What spectral.h wants of an instruction set.
 #include "kernels/cpu/parallel.h"
+#include "kernels/cpu/qd_iteration.h"
 #include "kernels/cpu/rows.h"
 #include "kernels/cpu/spectral.h"
 #include "kernels/cpu/spectral_iteration.h"
@@ -39,6 +40,8 @@
 
 #include "kernels/cpu/tridiagonal.inc"
 
+#include "kernels/cpu/bidiagonal.inc"
+
 #include "kernels/cpu/spectral_end.inc"
 
 #define T double
@@ -53,9 +56,15 @@
 
 #include "kernels/cpu/tridiagonal.inc"
 
+#include "kernels/cpu/bidiagonal.inc"
+
 #include "kernels/cpu/spectral_end.inc"
 
 const nd__spectral_loops ND_ISA_NAME(nd__cpu_spectral_loops)[2] = {
-    {tridiagonalise_f32, tridiagonal_basis_f32, nd__tridiagonal_values, rotate_f32},
-    {tridiagonalise_f64, tridiagonal_basis_f64, nd__tridiagonal_values, rotate_f64},
+    {largest_of_f32, tridiagonalise_f32, tridiagonal_basis_f32, nd__tridiagonal_values, rotate_f32,
+     bidiagonalise_f32, product_of_rows_f32, reflect_all_f32, nd__bidiagonal_values, nd__qd_values,
+     subtract_any_f32},
+    {largest_of_f64, tridiagonalise_f64, tridiagonal_basis_f64, nd__tridiagonal_values, rotate_f64,
+     bidiagonalise_f64, product_of_rows_f64, reflect_all_f64, nd__bidiagonal_values, nd__qd_values,
+     subtract_any_f64},
 };

@@ -1,7 +1,7 @@
-// See linalg_run.h: by LAPACK on the host, or by a device, which says of each matrix what became of it in a
-// number that is read behind its work, so that both refuse the same.
+// See linalg_run.h: by kernels/cpu/linalg.h on the host, or by a device, which says of each matrix
+// what became of it in a number that is read behind its work, so that both refuse the same.
 #include "lib/ops/linalg_run.h"
-#include "kernels/cpu/lapack.h"
+#include "kernels/cpu/linalg.h"
 #include "lib/base/cancel.h"
 #include "lib/base/error.h"
 #include "lib/ops/linalg.h"
@@ -36,14 +36,9 @@ static nd_status refuse(const char *name, const nd_tensor *x, const nd__linalg_c
     const bool has_two = strncmp(name, "solve", strlen("solve")) == 0 || strcmp(name, "lstsq") == 0;
     const char *argument = has_two ? "a" : "x";
     switch (result) {
-    case ND__LINALG_MISSING: {
-        char why[ND__OPTIONAL_TEXT];
-        nd_status status = nd__optional_explain(nd__cpu_lapack_library(), why);
-        return nd__error(status, "%s: %s", name, why);
-    }
     case ND__LINALG_TOO_LARGE:
-        return nd__error(ND_ERROR_UNSUPPORTED, "%s: %s has shape %s, too large for LAPACK", name,
-                         argument, nd__shape_text(shape, x->ndim, x->shape));
+        return nd__error(ND_ERROR_UNSUPPORTED, "%s: %s has shape %s, too large", name, argument,
+                         nd__shape_text(shape, x->ndim, x->shape));
     case ND__LINALG_NO_MEMORY:
         return nd__error(ND_ERROR_OUT_OF_MEMORY, "%s: no working memory for %s of shape %s", name,
                          argument, nd__shape_text(shape, x->ndim, x->shape));
@@ -93,7 +88,6 @@ static void fill_call(nd__linalg_call *call, const nd_tensor *x, const nd_tensor
 static nd_status run_on_host(const char *name, const nd_tensor *x, const nd__linalg_call *call) {
     int64_t matrix = 0;
     int place = 0;
-    ND__UNCANCELLED; // LAPACK is opened, and is somebody else's
     nd__linalg_result done = nd__cpu_linalg(call, &matrix, &place);
     return done == ND__LINALG_DONE ? ND_OK : refuse(name, x, call, done, matrix, place);
 }
@@ -148,8 +142,8 @@ static nd_status check_finite(const linalg_run *run, const nd_tensor *x) {
                : refuse(run->name, run->inputs[0], run->call, ND__LINALG_NOT_FINITE, first, 0);
 }
 
-/// What LAPACK makes of an infinity or NaN in a matrix that is factored is the answer; libraries of devices
-/// make something else of it, or do not end.
+/// What the host makes of an infinity or NaN in a matrix that is factored is the answer; libraries
+/// of devices make something else of it, or do not end.
 static nd_status leave_not_finite(const linalg_run *run, const nd_tensor *x) {
     int64_t first;
     nd_status status = find_not_finite(run, x, &first);
@@ -205,11 +199,6 @@ static nd_status check_info(const linalg_run *run, const nd_tensor *info) {
     return status;
 }
 
-static bool host_can(nd_dtype dtype) {
-    ND__UNCANCELLED; // LAPACK is opened
-    return nd__cpu_lapack(dtype) != NULL;
-}
-
 /// Runs the call of dense operands; ND_ERROR_UNSUPPORTED, without an error, where the device has no kernel.
 static nd_status launch(const linalg_run *run, const nd_tensor *x) {
     nd__linalg_call *call = run->call;
@@ -225,7 +214,7 @@ static nd_status launch(const linalg_run *run, const nd_tensor *x) {
                     {.data = (void *)(uintptr_t)call->x, .dtype = call->dtype},
                     {.data = (void *)(uintptr_t)call->b, .dtype = call->dtype}},
         .attrs = {.i = {call->count, call->m, call->n, call->o, call->upper, call->unit,
-                        call->values_only, host_can(call->dtype)}},
+                        call->values_only, true}},
     };
     nd_status status = nd__launch_where_supported(run->name, x->device, &launched);
     return status == ND_OK ? check_info(run, info) : status;

@@ -486,24 +486,6 @@ static void test_without_libraries(void **state) {
         assert_succeeds_with("compute_without", cases[i][0], cases[i][1]);
 }
 
-static int compute_many_without_lapack(void) {
-    nd_auto nd_tensor *x = matrices_on(cuda(0), ND_F64, 3, (const int64_t[]){9, 6, 7}, false);
-    for (int which = 0; which < FUNCTIONS; which++) {
-        nd_auto nd_tensor *y = functions[which].f(x);
-        if (!y) {
-            fprintf(stderr, "%s: %s\n", functions[which].name, nd_error_get_message());
-            return 1;
-        }
-    }
-    return 0;
-}
-
-/// What the host would be quicker with, where it cannot.
-static void test_without_lapack(void **state) {
-    (void)state;
-    assert_succeeds_with("compute_many_without_lapack", "ND_LAPACK", "/nonexistent/liblapack.so.3");
-}
-
 /// What is made of products of ndarc's own rounds no operands to TF32.
 static void test_tf32_is_not_for_linear_algebra(void **state) {
     (void)state;
@@ -543,9 +525,7 @@ static void test_what_is_empty(void **state) {
 }
 
 int main(int argc, char **argv) {
-    static const role roles[] = {{"compute_without", compute_without},
-                                 {"compute_many_without_lapack", compute_many_without_lapack},
-                                 {NULL, NULL}};
+    static const role roles[] = {{"compute_without", compute_without}, {NULL, NULL}};
     int status;
     if (role_asked(roles, argc, argv, &status))
         return status;
@@ -560,7 +540,6 @@ int main(int argc, char **argv) {
         ND_TEST(test_without_libraries),
         ND_TEST(test_what_is_empty),
         ND_TEST(test_singular_and_not_finite),
-        ND_TEST(test_without_lapack),
         ND_TEST(test_tf32_is_not_for_linear_algebra),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,10 +1,7 @@
-// Linear algebra at its edges: singular, empty, huge, refused, on another device, and without LAPACK.
-#include "kernels/cpu/lapack.h"
+// Linear algebra at its edges: singular, empty, huge, refused, and on another device.
 #include "lib/device/fake/fake.h"
 #include "tests/unit/ops/matrices.h"
 #include "tests/unit/ops/values.h"
-#include <sys/wait.h>
-#include <unistd.h>
 
 static nd_tensor *matrix(int64_t rows, int64_t columns, const double *values) {
     return nd_from_data(values, ND_SHAPE(rows, columns), ND_F64);
@@ -325,75 +322,13 @@ static void test_linalg_of_another_device(void **state) {
     nd_release(vt);
 }
 
-// -------------------------------------------------------------------------------------------------
-// without LAPACK
-
-static bool is_unsupported(nd_tensor *result) {
-    bool refused = !result && nd_error_get_status() == ND_ERROR_UNSUPPORTED;
-    nd_release(result);
-    nd_error_clear();
-    return refused;
-}
-
-static bool is_identity(nd_tensor *result) {
-    nd_auto nd_tensor *x = result;
-    nd_auto nd_tensor *identity = nd_eye(2, ND_F32);
-    return x && largest(x, identity) == 0;
-}
-
-/// What a process finds that has none: 0 when everything is refused but what needs none.
-static int look_without(void) {
-    nd_auto nd_tensor *x = nd_eye(2, ND_F32);
-    nd_auto nd_tensor *norm = nd_matrix_norm(x, ND_MATRIX_NORM_ROWS, false);
-    nd_auto nd_tensor *part = NULL;
-    bool fine = norm && nd_svd(x, &part, NULL, NULL) == ND_ERROR_UNSUPPORTED && !part;
-    nd_error_clear();
-    fine = fine && is_unsupported(nd_lstsq(x, x, -1)) && is_unsupported(nd_pinv(x, -1)) &&
-           is_unsupported(nd_svdvals(x)) && is_unsupported(nd_matrix_rank(x, -1)) &&
-           is_unsupported(nd_matrix_norm(x, ND_MATRIX_NORM_NUCLEAR, false));
-    fine = fine && is_identity(nd_solve(x, x)) && is_identity(nd_inv(x)) &&
-           is_identity(nd_solve_triangular(x, x, true, false)) && is_identity(nd_cholesky(x)) &&
-           nd_slogdet(x, &part, NULL) == ND_OK;
-    nd_auto nd_tensor *r = NULL;
-    fine = fine && nd_qr(x, NULL, &r) == ND_OK && is_identity(nd_steal(&r));
-    nd_auto nd_tensor *det = nd_det(x);
-    fine = fine && nd_get_item(part) == 1 && det && nd_get_item(det) == 1;
-    return fine ? 0 : 1;
-}
-
-static void test_without_lapack_each_function_that_needs_it_says_so(void **state) {
-    (void)state;
-    pid_t child = fork();
-    assert_true(child >= 0);
-    if (child == 0) {
-        setenv("ND_LAPACK", "/nonexistent/liblapack.so", 1);
-        execl("/proc/self/exe", "linalg_edges_test", "without", (char *)NULL);
-        _exit(127);
-    }
-    int status;
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-}
-
-int main(int count, char **arguments) {
-    (void)arguments;
-    if (count > 1)
-        return look_without();
-    if (!nd__cpu_lapack(ND_F64)) {
-        puts("SKIPPED: no LAPACK");
-        return 0;
-    }
+int main(void) {
     const struct CMUnitTest tests[] = {
-        ND_TEST(test_matrices_without_full_rank),
-        ND_TEST(test_gradients_of_equal_values),
-        ND_TEST(test_matrices_of_nothing),
-        ND_TEST(test_gradients_of_matrices_of_nothing),
-        ND_TEST(test_the_largest_matrices),
-        ND_TEST(test_refusals_name_the_matrix),
-        ND_TEST(test_refusals_of_operands),
-        ND_TEST(test_forms_of_results),
+        ND_TEST(test_matrices_without_full_rank), ND_TEST(test_gradients_of_equal_values),
+        ND_TEST(test_matrices_of_nothing),        ND_TEST(test_gradients_of_matrices_of_nothing),
+        ND_TEST(test_the_largest_matrices),       ND_TEST(test_refusals_name_the_matrix),
+        ND_TEST(test_refusals_of_operands),       ND_TEST(test_forms_of_results),
         ND_TEST(test_linalg_of_another_device),
-        ND_TEST(test_without_lapack_each_function_that_needs_it_says_so),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,4 @@
 // Linear algebra by what defines a result, on random matrices of many sizes.
-#include "kernels/cpu/lapack.h"
 #include "tests/unit/ops/matrices.h"
 #include "tests/unit/ops/values.h"
 #include <nd/autocast.h>
@@ -202,10 +201,6 @@ static void test_linalg_in_autocast_is_as_outside(void **state) {
 }
 
 int main(void) {
-    if (!nd__cpu_lapack(ND_F64)) {
-        puts("SKIPPED: no LAPACK");
-        return 0;
-    }
     const struct CMUnitTest tests[] = {
         ND_TEST(test_what_defines_a_decomposition),
         ND_TEST(test_linalg_has_the_same_bits_on_any_number_of_threads),

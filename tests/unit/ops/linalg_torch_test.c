@@ -1,5 +1,4 @@
 // Linear algebra and its gradients against PyTorch and differences.
-#include "kernels/cpu/lapack.h"
 #include "tests/unit/ops/matrices.h"
 #include "tests/unit/ops/torch_case.h"
 
@@ -164,10 +163,6 @@ static void test_linalg_is_pytorchs_of_other_shapes(void **state) {
 }
 
 int main(void) {
-    if (!nd__cpu_lapack(ND_F64)) {
-        puts("SKIPPED: no LAPACK");
-        return 0;
-    }
     const struct CMUnitTest tests[] = {
         ND_TEST(test_linalg_is_pytorchs),
         ND_TEST(test_linalg_is_pytorchs_of_other_shapes),

@@ -168,6 +168,108 @@ static void test_eigenvalues_scale_exactly(void **state) {
     }
 }
 
+// -------------------------------------------------------------------------------------------------
+// singular values
+
+static void check_svd(const nd_tensor *x) {
+    nd_tensor *u = NULL, *s = NULL, *vt = NULL;
+    assert_ok(nd_svd(x, &u, &s, &vt));
+    for (int64_t i = 0; i < nd_get_numel(s); i++)
+        assert_true(at_flat(s, i) >= 0 && (i == 0 || at_flat(s, i) <= at_flat(s, i - 1)));
+    const double scale = largest(s, NULL);
+    nd_auto nd_tensor *alone = nd_svdvals(x), *wide_alone = nd_cast(alone, ND_F64);
+    nd_auto nd_tensor *wide_u = nd_cast(u, ND_F64), *wide_s = nd_cast(s, ND_F64);
+    nd_auto nd_tensor *wide_vt = nd_cast(vt, ND_F64), *v = nd_transpose(wide_vt, -2, -1);
+    nd_auto nd_tensor *wide = nd_cast(x, ND_F64), *stretched = nd_mul(wide_u, wide_s);
+    assert_orthonormal("u", wide_u, x);
+    assert_orthonormal("v", v, x);
+    assert_decomposes("u s v^T", nd_matmul(stretched, wide_vt), wide, x, scale);
+    assert_decomposes("svdvals", nd_retain(wide_alone), wide_s, x, scale);
+    nd_release(u);
+    nd_release(s);
+    nd_release(vt);
+}
+
+/// Square ones, and with more rows or columns, up to where a QR decomposition comes first.
+static void test_singular_vectors_of_all_sizes(void **state) {
+    (void)state;
+    for (size_t s = 0; s < COUNT_OF(sizes); s++)
+        for (int which = 0; which < FAMILIES; which++)
+            for (int shape = 0; shape < 5; shape++) {
+                const int64_t n = sizes[s], other = shape < 1 ? n : shape < 3 ? n + 1 : 3 * n + 1;
+                if (n > 40 && which % 3 != (int)s % 3)
+                    continue;
+                const bool is_tall = shape % 2 != 0;
+                nd_auto nd_tensor *x =
+                    matrix_of((family)which, (shape + which) % 2 ? ND_F64 : ND_F32,
+                              is_tall ? other : n, is_tall ? n : other, false);
+                check_svd(x);
+            }
+}
+
+/// Ones on the diagonal and above it have the values 2 cos(k pi / (2 n + 1)).
+static void test_singular_values_that_are_known(void **state) {
+    (void)state;
+    for (size_t s = 0; s < COUNT_OF(sizes); s++) {
+        const int64_t n = sizes[s];
+        nd_auto nd_tensor *x = nd_eye(n, ND_F64);
+        for (int64_t i = 1; i < n; i++)
+            set(x, i - 1, i, 1);
+        nd_auto nd_tensor *values = nd_svdvals(x);
+        nd_tensor *with_vectors = NULL;
+        assert_ok(nd_svd(x, NULL, &with_vectors, NULL));
+        for (int64_t k = 0; k < n; k++) {
+            const double known = 2 * cos((double)(k + 1) * M_PI / (double)(2 * n + 1));
+            assert_close("svdvals", at_flat(values, k), known, 0, 4e-16 * (double)(n + 8));
+            assert_close("svd", at_flat(with_vectors, k), known, 0, 4e-16 * (double)(n + 8));
+        }
+        nd_release(with_vectors);
+    }
+}
+
+/// The values of two diagonals keep their digits, however small: those of a triangle of 2 x 2 over
+/// and over are known from its determinant.
+static void test_small_singular_values_keep_their_digits(void **state) {
+    (void)state;
+    for (int64_t n = 2; n <= 40; n += 2) {
+        nd_auto nd_tensor *x = nd_zeros(ND_SHAPE(n, n), ND_F64);
+        double logarithm = 0;
+        for (int64_t i = 0; i < n; i++) {
+            set(x, i, i, ldexp(1, (int)(-2 * i)));
+            logarithm -= (double)(2 * i);
+            if (i > 0)
+                set(x, i - 1, i, ldexp(1, (int)(-2 * i + 1)));
+        }
+        nd_auto nd_tensor *values = nd_svdvals(x);
+        double sum = 0;
+        for (int64_t k = 0; k < n; k++)
+            sum += log2(at_flat(values, k));
+        assert_close("sum of logarithms", sum, logarithm, 0, 1e-12);
+    }
+}
+
+/// a z is b where there is such a z, and pinv(a) a the identity, for shapes with few and many
+/// columns of b.
+static void test_solutions_of_all_shapes(void **state) {
+    (void)state;
+    static const int64_t shapes[][3] = {{1, 1, 1},   {5, 5, 2},   {17, 17, 17}, {3, 40, 1},
+                                        {20, 90, 4}, {40, 3, 33}, {90, 20, 1},  {90, 20, 130},
+                                        {33, 32, 5}, {70, 64, 3}, {64, 70, 70}, {200, 7, 9}};
+    for (size_t s = 0; s < COUNT_OF(shapes); s++)
+        for (int wide = 0; wide < 2; wide++) {
+            const int64_t m = shapes[s][0], n = shapes[s][1], o = shapes[s][2];
+            nd_auto nd_tensor *a = random_dense(ND_SHAPE(m, n), wide ? ND_F64 : ND_F32, -1, 1);
+            for (int64_t i = 0; i < m && i < n; i++)
+                set(a, i, i, (double)(m + n));
+            nd_auto nd_tensor *z = random_dense(ND_SHAPE(n, o), nd_get_dtype(a), -1, 1);
+            nd_auto nd_tensor *b = nd_matmul(a, z), *found = nd_lstsq(a, b, -1);
+            assert_near("a z", nd_matmul(a, found), b, (double)(m + n));
+            if (m >= n)
+                assert_near("z", nd_retain(found), z, 1);
+            check_pinv(a);
+        }
+}
+
 static void assert_same_bits(const nd_tensor *a, const nd_tensor *b) {
     nd_auto nd_tensor *x = nd_contiguous(a), *y = nd_contiguous(b);
     assert_memory_equal(nd_get_data(x), nd_get_data(y), (size_t)nd_get_numel(x) * 4);
@@ -177,10 +279,12 @@ static void test_spectra_have_the_same_bits_on_any_number_of_threads(void **stat
     (void)state;
     const int threads = nd_get_num_threads();
     nd_auto nd_tensor *x = random_dense(ND_SHAPE(301, 301), ND_F32, -1, 1);
-    nd_tensor *parts[2][2] = {{NULL}};
+    nd_tensor *parts[2][6] = {{NULL}};
     for (int i = 0; i < 2; i++) {
         assert_ok(nd_set_num_threads(i == 0 ? 1 : 3));
         assert_ok(nd_eigh(x, &parts[i][0], &parts[i][1]));
+        assert_ok(nd_svd(x, &parts[i][2], &parts[i][3], &parts[i][4]));
+        parts[i][5] = nd_pinv(x, -1);
     }
     assert_ok(nd_set_num_threads(threads));
     for (size_t k = 0; k < COUNT_OF(parts[0]); k++) {
@@ -195,6 +299,10 @@ int main(void) {
         ND_TEST(test_eigenvectors_of_all_sizes),
         ND_TEST(test_eigenvalues_that_are_known),
         ND_TEST(test_eigenvalues_scale_exactly),
+        ND_TEST(test_singular_vectors_of_all_sizes),
+        ND_TEST(test_singular_values_that_are_known),
+        ND_TEST(test_small_singular_values_keep_their_digits),
+        ND_TEST(test_solutions_of_all_shapes),
         ND_TEST(test_spectra_have_the_same_bits_on_any_number_of_threads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
