@@ -8,10 +8,7 @@
 /// to any order where nothing else is said. As everywhere, operands are borrowed, and different
 /// threads may use one operand.
 ///
-/// The host computes singular values and their decompositions, eigenvalues and what is made of them
-/// (nd_lstsq(), nd_pinv(), nd_matrix_rank(), the nuclear and spectral nd_matrix_norm(), the gradient
-/// of nd_det() of a matrix that is singular or nearly so) by LAPACK, which is opened when it is first
-/// needed: without it they answer ND_ERROR_UNSUPPORTED. A CUDA device computes by cuSOLVER and cuBLAS where
+/// The host computes all of it by its own loops. A CUDA device computes by cuSOLVER and cuBLAS where
 /// these are found (docs/cuda.md), and the call waits for it, since the data decide whether a
 /// matrix has a result; else matrices of another device are copied to the host, and the result
 /// back, each recorded as nd_to() is.

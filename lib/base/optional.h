@@ -14,7 +14,7 @@
 
 /// A library: what it is called, where it is looked for, and which functions are wanted of it.
 typedef struct nd_optional {
-    const char *what;          ///< "LAPACK"
+    const char *what;          ///< "FFTW"
     const char *package;       ///< Debian's
     const char *variable;      ///< of the environment, which names the only file to look for
     const char *const *files;  ///< looked for otherwise, in this order; NULL behind the last
@@ -29,7 +29,7 @@ enum { ND__OPTIONAL_TEXT = 512 };
 /// runs. NULL: nd__optional_explain says why.
 const void *nd__optional_functions(nd_optional *library);
 
-/// Why a library could not be opened a moment ago, as the rest of a sentence: "needs LAPACK, ...".
+/// Why a library could not be opened a moment ago, as the rest of a sentence: "needs FFTW, ...".
 /// It is tried once more for that. `text` has ND__OPTIONAL_TEXT bytes. ND_ERROR_OUT_OF_MEMORY: for
 /// want of memory or descriptors, and it may be there; else ND_ERROR_UNSUPPORTED.
 nd_status nd__optional_explain(nd_optional *library, char *text);
