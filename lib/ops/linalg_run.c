@@ -214,7 +214,7 @@ static nd_status launch(const linalg_run *run, const nd_tensor *x) {
                     {.data = (void *)(uintptr_t)call->x, .dtype = call->dtype},
                     {.data = (void *)(uintptr_t)call->b, .dtype = call->dtype}},
         .attrs = {.i = {call->count, call->m, call->n, call->o, call->upper, call->unit,
-                        call->values_only, true}},
+                        call->values_only}},
     };
     nd_status status = nd__launch_where_supported(run->name, x->device, &launched);
     return status == ND_OK ? check_info(run, info) : status;

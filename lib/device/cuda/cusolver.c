@@ -550,8 +550,8 @@ static nd_status solve_triangular(nd_cuda_device *device, const nd_cuda_queue *q
 nd_status nd__cusolver_compute(nd_cuda_device *device, const nd_cuda_queue *queue,
                                const nd_kernel_call *call) {
     const int64_t *i = call->attrs.i, k = i[1] < i[2] ? i[1] : i[2];
-    if ((i[7] != 0 && i[0] >= MANY && k < SMALL) || i[1] > INT_MAX || i[2] > INT_MAX ||
-        i[3] > INT_MAX || i[0] > INT_MAX || nd__capture_running())
+    if ((i[0] >= MANY && k < SMALL) || i[1] > INT_MAX || i[2] > INT_MAX || i[3] > INT_MAX ||
+        i[0] > INT_MAX || nd__capture_running())
         return ND_ERROR_UNSUPPORTED;
     switch (call->op) {
     case ND_OP_solve_triangular:
