@@ -25,7 +25,7 @@ extern "C" {
 /// in a setuid program.
 ///
 /// The same setting gives the same results, whatever else runs. Another setting changes at most the
-/// last bits of what oneDNN computes, products of f32 and convolutions of f32, f16 and bf16; with
+/// last bits of what oneDNN computes, products of f32 and bf16 and convolutions of f32, f16, bf16; with
 /// nd_set_deterministic(true), of nothing.
 ///
 /// @param threads 1 to ND_MAX_THREADS

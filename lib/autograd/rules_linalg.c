@@ -33,27 +33,21 @@ static nd_tensor *scaled_rows(const nd_tensor *s, const nd_tensor *x) {
     return nd_mul(column, x);
 }
 
-/// Column j of x times s[j].
-static nd_tensor *scaled_columns(const nd_tensor *x, const nd_tensor *s) {
-    nd_auto nd_tensor *row = nd_unsqueeze(s, -2);
-    return nd_mul(x, row);
-}
-
-/// 1 / x, and 0 where x is 0.
-static nd_tensor *inverse_or_zero(const nd_tensor *x) {
+/// a / x, and 0 where x is 0. Not by the reciprocal, which may be infinite where a is 0.
+static nd_tensor *quotient_or_zero(const nd_tensor *a, const nd_tensor *x) {
     nd_auto nd_tensor *opposite = nd_neg(x);
     nd_auto nd_tensor *is_zero = nd_equal(x, opposite);
     nd_auto nd_tensor *filled = nd_masked_fill(x, is_zero, 1);
-    nd_auto nd_tensor *inverse = nd_reciprocal(filled);
-    return nd_masked_fill(inverse, is_zero, 0);
+    nd_auto nd_tensor *quotient = nd_div(a, filled);
+    return nd_masked_fill(quotient, is_zero, 0);
 }
 
-/// [i, j]: 1 / (s[j] - s[i]), and 0 where they are equal.
-static nd_tensor *inverse_differences(const nd_tensor *s) {
+/// [i, j]: x[i, j] / (s[j] - s[i]), and 0 where they are equal.
+static nd_tensor *over_differences(const nd_tensor *x, const nd_tensor *s) {
     nd_auto nd_tensor *row = nd_unsqueeze(s, -2);
     nd_auto nd_tensor *column = nd_unsqueeze(s, -1);
     nd_auto nd_tensor *differences = nd_sub(row, column);
-    return inverse_or_zero(differences);
+    return quotient_or_zero(x, differences);
 }
 
 // -------------------------------------------------------------------------------------------------
@@ -186,8 +180,7 @@ nd_status nd__rule_eigh(const nd_rule_call *call) {
     nd_auto nd_tensor *of_s = nd__linalg_vector(nd__rules_output_grad(call), 0, n);
     nd_auto nd_tensor *of_v = nd__linalg_part(nd__rules_output_grad(call), n, n, n);
     nd_auto nd_tensor *product = turned_product(v, of_v);
-    nd_auto nd_tensor *inverse = inverse_differences(s);
-    nd_auto nd_tensor *turning = nd_mul(product, inverse);
+    nd_auto nd_tensor *turning = over_differences(product, s);
     nd_auto nd_tensor *vt = nd__linalg_turn(v);
     nd_auto nd_tensor *turned = nd_matmul(turning, vt);
     nd_auto nd_tensor *stretched = scaled_rows(of_s, vt);
@@ -217,24 +210,27 @@ static void release_parts(svd_parts *p) {
         nd_release(all[i]);
 }
 
-/// (x - x^T) / (s[j]^2 - s[i]^2).
-static nd_tensor *turning_of(const nd_tensor *x, const nd_tensor *inverse) {
+/// [i, j]: (x - x^T) / (s[j]^2 - s[i]^2) times s[j], or times s[i] (`by_rows`). Without squares, whose
+/// range s may leave: the quotient by the difference times that by the sum, of which both are halves.
+static nd_tensor *turning_of(const nd_tensor *x, const nd_tensor *s, bool by_rows) {
     nd_auto nd_tensor *turned = nd__linalg_turn(x);
     nd_auto nd_tensor *difference = nd_sub(x, turned);
-    return nd_mul(difference, inverse);
+    nd_auto nd_tensor *quotient = over_differences(difference, s);
+    nd_auto nd_tensor *half = nd_mul_scalar(s, 0.5);
+    nd_auto nd_tensor *row = nd_unsqueeze(half, -2);
+    nd_auto nd_tensor *column = nd_unsqueeze(half, -1);
+    nd_auto nd_tensor *sum = nd_add(row, column);
+    nd_auto nd_tensor *share = quotient_or_zero(by_rows ? column : row, sum);
+    return nd_mul(quotient, share);
 }
 
 /// u ((u^T g_u turned) s + s (v^T g_v turned) + diag(g_s)) v^T: what stays within the spaces of u
 /// and v.
 static nd_tensor *within(const svd_parts *p) {
-    nd_auto nd_tensor *squares = nd_square(p->s);
-    nd_auto nd_tensor *inverse = inverse_differences(squares);
     nd_auto nd_tensor *along_u = turned_product(p->u, p->of_u);
     nd_auto nd_tensor *along_v = product_turned(p->vt, p->of_vt);
-    nd_auto nd_tensor *turning_u = turning_of(along_u, inverse);
-    nd_auto nd_tensor *turning_v = turning_of(along_v, inverse);
-    nd_auto nd_tensor *left = scaled_columns(turning_u, p->s);
-    nd_auto nd_tensor *right = scaled_rows(p->s, turning_v);
+    nd_auto nd_tensor *left = turning_of(along_u, p->s, false);
+    nd_auto nd_tensor *right = turning_of(along_v, p->s, true);
     nd_auto nd_tensor *turning = nd_add(left, right);
     nd_auto nd_tensor *turned = nd_matmul(turning, p->vt);
     nd_auto nd_tensor *stretched = scaled_rows(p->of_s, p->vt);
@@ -243,20 +239,22 @@ static nd_tensor *within(const svd_parts *p) {
 }
 
 /// (g_u - u u^T g_u) s^-1 v^T: what leaves the space of u.
-static nd_tensor *beyond_u(const svd_parts *p, const nd_tensor *inverse) {
+static nd_tensor *beyond_u(const svd_parts *p) {
     nd_auto nd_tensor *along = turned_product(p->u, p->of_u);
     nd_auto nd_tensor *inside = nd_matmul(p->u, along);
     nd_auto nd_tensor *outside = nd_sub(p->of_u, inside);
-    nd_auto nd_tensor *scaled = scaled_columns(outside, inverse);
+    nd_auto nd_tensor *row = nd_unsqueeze(p->s, -2);
+    nd_auto nd_tensor *scaled = quotient_or_zero(outside, row);
     return nd_matmul(scaled, p->vt);
 }
 
 /// u s^-1 (g_v^T - g_v^T v v^T): what leaves the space of v.
-static nd_tensor *beyond_v(const svd_parts *p, const nd_tensor *inverse) {
+static nd_tensor *beyond_v(const svd_parts *p) {
     nd_auto nd_tensor *along = product_turned(p->of_vt, p->vt);
     nd_auto nd_tensor *inside = nd_matmul(along, p->vt);
     nd_auto nd_tensor *outside = nd_sub(p->of_vt, inside);
-    nd_auto nd_tensor *scaled = scaled_rows(inverse, outside);
+    nd_auto nd_tensor *column = nd_unsqueeze(p->s, -1);
+    nd_auto nd_tensor *scaled = quotient_or_zero(outside, column);
     return nd_matmul(p->u, scaled);
 }
 
@@ -265,8 +263,7 @@ nd_status nd__rule_svd(const nd_rule_call *call) {
     svd_parts p = parts_of(call);
     nd_auto nd_tensor *gradient = within(&p);
     if (m != n) {
-        nd_auto nd_tensor *inverse = inverse_or_zero(p.s);
-        nd_auto nd_tensor *beyond = m > n ? beyond_u(&p, inverse) : beyond_v(&p, inverse);
+        nd_auto nd_tensor *beyond = m > n ? beyond_u(&p) : beyond_v(&p);
         nd_tensor *sum = nd_add(gradient, beyond);
         nd_release(gradient);
         gradient = sum;

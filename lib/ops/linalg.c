@@ -307,6 +307,21 @@ nd_status nd_slogdet(const nd_tensor *x, nd_tensor **ret_sign, nd_tensor **ret_l
     return give(2, parts);
 }
 
+/// x, or a small part of each matrix whose singular values may leave the range.
+static nd_tensor *in_range(const nd_tensor *x) {
+    if (x->numel == 0)
+        return nd_retain(x);
+    const int both[] = {-2, -1};
+    const double part = 0x1p-24, largest = x->dtype == ND_F32 ? FLT_MAX : DBL_MAX;
+    nd_auto nd_tensor *sizes = nd_abs(x);
+    nd_auto nd_tensor *size = nd_max(sizes, 2, both, true);
+    nd_auto nd_tensor *bound = nd_full_like(size, largest * part);
+    nd_auto nd_tensor *is_large = nd_greater(size, bound);
+    nd_auto nd_tensor *one = nd_ones_like(size);
+    nd_auto nd_tensor *factor = nd_masked_fill(one, is_large, part);
+    return nd_mul(x, factor);
+}
+
 nd_tensor *nd_matrix_rank(const nd_tensor *x, double tolerance) {
     ND__ERROR_NAMED("matrix_rank");
     if (nd__linalg_check_computed("matrix_rank", "x", x, false) != ND_OK ||
@@ -315,7 +330,8 @@ nd_tensor *nd_matrix_rank(const nd_tensor *x, double tolerance) {
     nd_tensor *rank = NULL;
     nd_no_grad {
         const int last = -1;
-        nd_auto nd_tensor *s = singular_values("matrix_rank", x);
+        nd_auto nd_tensor *near = in_range(x);
+        nd_auto nd_tensor *s = singular_values("matrix_rank", near);
         nd_auto nd_tensor *largest = nd_slice(s, 0, 1, 1, -1);
         nd_auto nd_tensor *limit = nd_mul_scalar(largest, nd__linalg_tolerance_of(x, tolerance));
         nd_auto nd_tensor *above = nd_greater(s, limit);

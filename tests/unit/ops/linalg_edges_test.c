@@ -75,6 +75,93 @@ static void assert_shapes_of_nothing(int64_t m, int64_t n) {
         nd_release(parts[i]);
 }
 
+/// sum(s^2) of what nd_svdvals() or nd_eigvalsh() gives has the gradient 2 x, however equal, small or
+/// large the values are. x is symmetric.
+static void check_gradient_of_squares(const nd_tensor *symmetric, bool singular) {
+    nd_auto nd_tensor *x = nd_clone(symmetric);
+    assert_ok(nd_set_requires_grad(x, true));
+    nd_auto nd_tensor *s = singular ? nd_svdvals(x) : nd_eigvalsh(x);
+    // Half of s times s as it is: neither leaves the range with x.
+    nd_backward_options options = ND_BACKWARD_OPTIONS_INIT;
+    nd_auto nd_tensor *grad = nd_detach(s);
+    options.grad = grad;
+    assert_ok(nd_backward(s, &options));
+    nd_auto nd_tensor *wide = nd_cast(nd_get_grad(x), ND_F64);
+    nd_auto nd_tensor *expected = nd_cast(symmetric, ND_F64);
+    const double *got = nd_get_data(wide), *of = nd_get_data(expected);
+    const double largest = ((const double *)nd_get_data(expected))[0];
+    const double unit = nd_get_dtype(x) == ND_F32 ? 1e-4 : 1e-12;
+    for (int64_t i = 0; i < nd_get_numel(x); i++)
+        assert_true(fabs(got[i] - of[i]) <= unit * largest * (double)nd_get_size(x, 0));
+}
+
+static void test_gradients_of_values_of_any_matrix_and_size(void **state) {
+    (void)state;
+    for (int n = 2; n <= 33; n++)
+        for (int i = 0; i < 2 * 3 * 5; i++) {
+            const nd_dtype dtype = i % 2 ? ND_F64 : ND_F32;
+            const int kind = i / 2 % 3, far = dtype == ND_F32 ? 100 : 900;
+            const double size = ldexp(1, (i / 6 - 2) * far / 2);
+            nd_auto nd_tensor *base = nd_ones(ND_SHAPE(n, n), ND_F64);
+            double *values = nd_get_data(base);
+            for (int row = 0; row < n; row++)
+                for (int column = 0; column < n; column++) {
+                    double *value = &values[row * n + column];
+                    if (kind == 1) // rows and columns of zeros
+                        *value = row % 2 || column % 2 ? 0 : 1 + (row + column) % 3;
+                    if (kind == 2) // repeated eigenvalues
+                        *value = row == column ? 2 : row / 4 == column / 4 ? 1 : 0;
+                }
+            nd_auto nd_tensor *scaled = nd_mul_scalar(base, size);
+            nd_auto nd_tensor *x = nd_cast(scaled, dtype);
+            check_gradient_of_squares(x, true);
+            check_gradient_of_squares(x, false);
+        }
+}
+
+/// Through singular vectors, too, the gradient of x times a number is that number's part of it.
+static void test_gradients_of_singular_vectors_scale(void **state) {
+    (void)state;
+    for (int shape = 0; shape < 3; shape++) {
+        const int64_t m = shape == 0 ? 5 : 4, n = shape == 2 ? 6 : 4;
+        nd_auto nd_tensor *near = NULL;
+        for (int i = 0; i < 5; i++) {
+            const double size = ldexp(1, (int[]){0, 60, -60, 100, -100}[i]);
+            nd_auto nd_tensor *drawn = nd_randn(nd_key_new(4), ND_SHAPE(m, n), ND_F32);
+            nd_auto nd_tensor *x = nd_mul_scalar(drawn, size);
+            assert_ok(nd_set_requires_grad(x, true));
+            nd_tensor *u, *s, *vt;
+            assert_ok(nd_svd(x, &u, &s, &vt));
+            nd_auto nd_tensor *first = nd_select(u, 0, 0), *last = nd_select(vt, 0, 1);
+            nd_auto nd_tensor *product = nd_mul(first, last); // whatever sign vectors have
+            nd_auto nd_tensor *sum = nd_sum(product, 0, NULL, false);
+            assert_ok(nd_backward(sum, NULL));
+            nd_auto nd_tensor *grad = nd_mul_scalar(nd_get_grad(x), size);
+            for (int64_t at = 0; near && at < m * n; at++)
+                assert_float_equal(((const float *)nd_get_data(grad))[at],
+                                   ((const float *)nd_get_data(near))[at], 1e-3);
+            if (!near)
+                near = nd_steal(&grad);
+            nd_release(u);
+            nd_release(s);
+            nd_release(vt);
+        }
+    }
+}
+
+static void test_ranks_of_the_largest_numbers(void **state) {
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        const double v = i ? 1.7e308 : 3e38;
+        const double values[] = {v, v, v, -v / 2, 1, 1, 1, 1, v, v, v, v};
+        nd_auto nd_tensor *wide = nd_from_data(values, ND_SHAPE(3, 2, 2), ND_F64);
+        nd_auto nd_tensor *x = nd_cast(wide, i ? ND_F64 : ND_F32);
+        nd_auto nd_tensor *rank = nd_matrix_rank(x, -1);
+        const int64_t *ranks = nd_get_data(rank);
+        assert_true(ranks[0] == 2 && ranks[1] == 1 && ranks[2] == 1);
+    }
+}
+
 static void test_matrices_of_nothing(void **state) {
     (void)state;
     assert_shapes_of_nothing(0, 3);
@@ -324,10 +411,17 @@ static void test_linalg_of_another_device(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        ND_TEST(test_matrices_without_full_rank), ND_TEST(test_gradients_of_equal_values),
-        ND_TEST(test_matrices_of_nothing),        ND_TEST(test_gradients_of_matrices_of_nothing),
-        ND_TEST(test_the_largest_matrices),       ND_TEST(test_refusals_name_the_matrix),
-        ND_TEST(test_refusals_of_operands),       ND_TEST(test_forms_of_results),
+        ND_TEST(test_matrices_without_full_rank),
+        ND_TEST(test_gradients_of_equal_values),
+        ND_TEST(test_gradients_of_values_of_any_matrix_and_size),
+        ND_TEST(test_gradients_of_singular_vectors_scale),
+        ND_TEST(test_ranks_of_the_largest_numbers),
+        ND_TEST(test_matrices_of_nothing),
+        ND_TEST(test_gradients_of_matrices_of_nothing),
+        ND_TEST(test_the_largest_matrices),
+        ND_TEST(test_refusals_name_the_matrix),
+        ND_TEST(test_refusals_of_operands),
+        ND_TEST(test_forms_of_results),
         ND_TEST(test_linalg_of_another_device),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
