@@ -12,6 +12,8 @@
 
 /// Rows and columns that are turned together, while their lines are in the nearest cache.
 enum { TURNED = 16 };
+/// Rows that are folded at a time, and columns that may be.
+enum { FOLDED_ROWS = 256, MOST_FOLDED = 64 };
 
 typedef struct problem {
     const nd__linalg_call *call;
@@ -95,15 +97,25 @@ static void scale(const problem *p, void *x, int64_t count, int exponent) {
     scale_by(p, x, count, ldexp(1, exponent - exponent / 2));
 }
 
-/// Multiplies x, of whole rows, by the power of two that makes its largest number about 1 where
-/// that is far from it; the exponent of what takes it back.
-static int normalise(const problem *p, void *x, int64_t count) {
+/// The power of two of `count` numbers' largest, where that is far from 1; else 0.
+static int exponent_of(const problem *p, const void *x, int64_t count) {
     const int near = p->element == 4 ? 30 : 250;
-    const double largest = p->loops->largest(x, count);
+    const int64_t whole = count / ND__FACTOR_BASE * ND__FACTOR_BASE;
+    const size_t bytes = (size_t)(count - whole) * p->element;
+    double rest[ND__FACTOR_BASE] = {0};
+    if (bytes > 0)
+        memcpy(rest, (const char *)x + (size_t)whole * p->element, bytes);
+    const double largest =
+        fmax(p->loops->largest(x, whole), p->loops->largest(rest, ND__FACTOR_BASE));
     int exponent = 0;
     frexp(largest, &exponent);
-    if (largest == 0 || (exponent > -near && exponent < near))
-        return 0;
+    return largest == 0 || (exponent > -near && exponent < near) ? 0 : exponent;
+}
+
+/// Multiplies x by the power of two that makes its largest number about 1 where that is far from it;
+/// the exponent of what takes it back.
+static int normalise(const problem *p, void *x, int64_t count) {
+    const int exponent = exponent_of(p, x, count);
     scale(p, x, count, -exponent);
     return exponent;
 }
@@ -211,9 +223,14 @@ typedef struct singular {
     int64_t m, n, row;
     bool turned;               ///< the matrix is x^T
     bool tall;                 ///< it is q r, and what is reduced is r
+    bool folded;               ///< of q only q^T b is wanted
     int64_t reduced, long_row; ///< rows of what is reduced, and elements of a row of `left`
     int64_t others; ///< columns of b, with which the vectors of b's side begin instead of 1
     int64_t b_row;
+    // Where it is folded: columns of the matrix and of b, some rows of these, and what is made of them.
+    int64_t width, width_row;
+    void *chunk;           ///< [width, FOLDED_ROWS]
+    void *folded_triangle; ///< [width, width_row]
     // Where it is tall; what is named behind another shares its memory when that is done with.
     void *q;                        ///< [m, n]
     void *factor_vectors, *product; ///< [m, row], [m, n]
@@ -233,6 +250,12 @@ static bool is_tall(int64_t m, int64_t n) {
     return m - n > n * 5 / 8 && m > 2 * ND__FACTOR_BASE;
 }
 
+/// Whether r is made of some rows at a time, which stay in a cache, with b's as more columns.
+static bool is_folded(const problem *p, const singular *s) {
+    const bool of_b = p->call->op == ND_OP_lstsq && !s->turned && s->others <= s->n + 2;
+    return s->tall && (p->call->values_only || of_b) && s->width <= MOST_FOLDED && s->width <= s->m;
+}
+
 static singular singular_of(const problem *p) {
     const nd__linalg_call *c = p->call;
     singular s = {.turned = c->m < c->n, .others = c->op == ND_OP_lstsq ? c->o : 0};
@@ -244,6 +267,9 @@ static singular singular_of(const problem *p) {
     s.reduced = s.tall ? s.n : s.m;
     s.long_row = s.tall ? s.row : s.m_row;
     s.b_row = s.others ? nd__cpu_linalg_row(s.others, p->element) : 0;
+    s.width = s.n + s.others;
+    s.width_row = nd__cpu_linalg_row(s.width, p->element);
+    s.folded = is_folded(p, &s);
     return s;
 }
 
@@ -257,7 +283,8 @@ static size_t carve_singular(const problem *p, char *block, singular *s) {
     const size_t b_row = (size_t)s->b_row, two = 3 * row + 2 * (size_t)s->long_row;
     const bool vectors = !p->call->values_only;
     size_t offset = 0;
-    s->a = carved(block, &offset, larger_of(m * row, s->tall ? n * (size_t)s->m_row : 0) * one);
+    const size_t a_size = larger_of(m * row, s->tall ? n * (size_t)s->m_row : 0);
+    s->a = carved(block, &offset, (s->folded ? n * row : a_size) * one);
     s->left = carved_rows(p, block, &offset, s->n, s->long_row);
     s->right = carved_rows(p, block, &offset, s->n, s->row);
     s->tau_left = carved(block, &offset, n * one);
@@ -266,12 +293,17 @@ static size_t carve_singular(const problem *p, char *block, singular *s) {
     s->d = carved(block, &offset, n * wide);
     s->e = carved(block, &offset, n * wide);
     s->order = carved(block, &offset, n * sizeof(int64_t));
-    s->b = s->others ? carved_rows(p, block, &offset, s->m, s->b_row) : NULL;
+    s->b = s->others ? carved_rows(p, block, &offset, s->folded ? s->n : s->m, s->b_row) : NULL;
     s->triangle = carved(block, &offset, vectors ? panel * panel * one : 0);
     s->sweeps = carved(block, &offset, (vectors ? 2 * ND__SWEEPS * 2 : 5) * n * wide);
     s->packed = carved(block, &offset, vectors ? (size_t)ND__PACKED_ROTATIONS(s->n) * one : 0);
     if (!s->tall)
         return offset;
+    if (s->folded) {
+        s->chunk = carved(block, &offset, (size_t)(s->width * FOLDED_ROWS) * one);
+        s->folded_triangle = carved(block, &offset, (size_t)(s->width * s->width_row) * one);
+        return offset;
+    }
     s->factor_vectors = carved(block, &offset, larger_of(m * row, n * b_row) * one);
     s->factor_triangles = carved(block, &offset, n * panel * one);
     s->factor_work = carved(block, &offset, 2 * n * panel * one);
@@ -290,6 +322,54 @@ static int load(const problem *p, const singular *s, const void *x) {
         spread(p, s->a, s->row, x, s->n, s->m);
     }
     return normalise(p, s->a, s->m * s->row);
+}
+
+/// Rows `first` and the next ones of the matrix and of b as the chunk's columns, with zeros behind them;
+/// the columns' length.
+static int64_t load_chunk(const problem *p, const singular *s, const void *x, const void *b,
+                          int64_t first, int64_t count, int exponent, int of_b) {
+    const size_t one = p->element, skipped = (size_t)first * one;
+    const int64_t length = (count + ND__FACTOR_BASE - 1) / ND__FACTOR_BASE * ND__FACTOR_BASE;
+    char *column = s->chunk, *columns_of_b = column + (size_t)(s->n * length) * one;
+    for (int64_t i = 0; i < s->n && s->turned; i++)
+        memcpy(column + (size_t)(i * length) * one,
+               (const char *)x + (size_t)(i * s->m) * one + skipped, (size_t)count * one);
+    if (!s->turned)
+        turn(p, column, length, (const char *)x + skipped * (size_t)s->n, s->n, NULL, count, s->n);
+    if (s->others)
+        turn(p, columns_of_b, length, (const char *)b + skipped * (size_t)s->others, s->others,
+             NULL, count, s->others);
+    for (int64_t i = 0; i < s->width && count < length; i++)
+        memset(column + (size_t)(i * length + count) * one, 0, (size_t)(length - count) * one);
+    scale(p, column, s->n * length, -exponent);
+    scale(p, columns_of_b, s->others * length, -of_b);
+    return length;
+}
+
+/// a := r of the matrix = q r, and b := q^T b, of which what a does not reach is left out. As load().
+static int fold(const problem *p, const singular *s, const void *x, const void *b, int *ret_of_b) {
+    const int exponent = exponent_of(p, x, s->m * s->n);
+    *ret_of_b = s->others ? exponent_of(p, b, s->m * s->others) : 0;
+    memset(s->folded_triangle, 0, (size_t)(s->width * s->width_row) * p->element);
+    for (int64_t first = 0; first < s->m; first += FOLDED_ROWS) {
+        const int64_t count = s->m - first < FOLDED_ROWS ? s->m - first : FOLDED_ROWS;
+        const int64_t length = load_chunk(p, s, x, b, first, count, exponent, *ret_of_b);
+        p->loops->fold(s->folded_triangle, s->width_row, s->chunk, length, s->width);
+    }
+    const size_t one = p->element;
+    const size_t line = (size_t)s->row * one, of_b = (size_t)s->b_row * one;
+    for (int64_t i = 0; i < s->n; i++) {
+        const char *r = (const char *)s->folded_triangle + (size_t)(i * s->width_row) * one;
+        char *to = (char *)s->a + (size_t)i * line;
+        memset(to, 0, line);
+        memcpy(to, r, (size_t)s->n * one);
+        if (!s->others)
+            continue;
+        to = (char *)s->b + (size_t)i * of_b;
+        memset(to, 0, of_b);
+        memcpy(to, r + (size_t)s->n * one, (size_t)s->others * one);
+    }
+    return exponent;
 }
 
 /// a := r of a = q r.
@@ -321,7 +401,7 @@ static void turn_b(const problem *p, const singular *s) {
                           s->b, s->b_row, s->others);
         return;
     }
-    if (s->tall) { // b := q^T b
+    if (s->tall && !s->folded) { // b := q^T b
         const size_t bytes = (size_t)(s->n * s->b_row) * p->element;
         memset(s->product, 0, bytes);
         p->loops->subtract(s->n, s->others, s->m, s->q, 1, s->n, s->b, s->b_row, s->product,
@@ -346,7 +426,7 @@ static void widen(const problem *p, singular *s) {
 
 /// Values in d, and the vectors, those of b's side times b where there is a b.
 static bool decompose(const problem *p, singular *s) {
-    if (s->tall)
+    if (s->tall && !s->folded)
         factor_tall(p, s);
     p->loops->bidiagonalise(s->a, s->row, s->reduced, s->n, s->d, s->e, s->left, s->long_row,
                             s->tau_left, s->right, s->tau_right, s->w);
@@ -356,7 +436,7 @@ static bool decompose(const problem *p, singular *s) {
     nd__rotations r = {.n = s->n, .packed = s->packed, .apply = p->loops->rotate};
     if (s->others) {
         turn_b(p, s);
-        clear_guards(p, s->b, s->turned ? s->n : s->m, s->b_row);
+        clear_guards(p, s->b, s->turned || s->folded ? s->n : s->m, s->b_row);
     }
     if (!b_is_left)
         make_vectors(p, s, s->left, s->long_row, 0, s->reduced, s->tau_left);
@@ -449,8 +529,9 @@ static nd__linalg_result svd(const problem *p, const void *x, const void *b, voi
     if (!block)
         return ND__LINALG_NO_MEMORY;
     carve_singular(p, block, &s);
-    int exponent = load(p, &s, x), of_b = 0;
-    if (s.others) {
+    int of_b = 0;
+    const int exponent = s.folded ? fold(p, &s, x, b, &of_b) : load(p, &s, x);
+    if (s.others && !s.folded) {
         spread(p, s.b, s.b_row, b, s.others, p->call->m);
         of_b = normalise(p, s.b, p->call->m * s.b_row);
     }

@@ -80,6 +80,9 @@ typedef struct nd__spectral_loops {
     /// c [m, n] -= a b, of k steps: number (i, j) of a is a[i a_row + j a_step].
     void (*subtract)(int64_t m, int64_t n, int64_t k, const void *a, int64_t a_row, int64_t a_step,
                      const void *b, int64_t b_row, void *c, int64_t c_row);
+    /// r [width, row], an upper triangle := that of the QR decomposition of r with more rows below
+    /// it. columns: these rows, [width, length], length a multiple of ND__FACTOR_BASE; lost.
+    void (*fold)(void *r, int64_t row, void *columns, int64_t length, int64_t width);
 } nd__spectral_loops;
 
 /// Runs an EIGH, SVD, PINV or LSTSQ call on matrix x of it, and b, into out. All is finite.
