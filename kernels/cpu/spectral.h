@@ -81,8 +81,13 @@ typedef struct nd__spectral_loops {
     void (*subtract)(int64_t m, int64_t n, int64_t k, const void *a, int64_t a_row, int64_t a_step,
                      const void *b, int64_t b_row, void *c, int64_t c_row);
     /// r [width, row], an upper triangle := that of the QR decomposition of r with more rows below
-    /// it. columns: these rows, [width, length], length a multiple of ND__FACTOR_BASE; lost.
-    void (*fold)(void *r, int64_t row, void *columns, int64_t length, int64_t width);
+    /// it. columns: these rows, [width, length], length a multiple of ND__FACTOR_BASE, which become
+    /// the vectors of the reflections, and tau [width] their factors.
+    void (*fold)(void *r, int64_t row, void *columns, int64_t length, int64_t width, void *tau);
+    /// (top, bottom) := the product of such reflections times (top, bottom): row j of both is
+    /// column j, top [width, row], bottom [width, bottom_row] of `length` numbers.
+    void (*unfold)(void *top, int64_t row, const void *columns, const void *tau, int64_t length,
+                   int64_t width, void *bottom, int64_t bottom_row);
 } nd__spectral_loops;
 
 /// Runs an EIGH, SVD, PINV or LSTSQ call on matrix x of it, and b, into out. All is finite.

@@ -67,8 +67,8 @@
 const nd__spectral_loops ND_ISA_NAME(nd__cpu_spectral_loops)[2] = {
     {largest_of_f32, tridiagonalise_f32, tridiagonal_basis_f32, nd__tridiagonal_values, rotate_f32,
      bidiagonalise_f32, product_of_rows_f32, reflect_all_f32, nd__bidiagonal_values, nd__qd_values,
-     subtract_any_f32, fold_f32},
+     subtract_any_f32, fold_f32, unfold_f32},
     {largest_of_f64, tridiagonalise_f64, tridiagonal_basis_f64, nd__tridiagonal_values, rotate_f64,
      bidiagonalise_f64, product_of_rows_f64, reflect_all_f64, nd__bidiagonal_values, nd__qd_values,
-     subtract_any_f64, fold_f64},
+     subtract_any_f64, fold_f64, unfold_f64},
 };

@@ -207,6 +207,46 @@ static void test_singular_vectors_of_all_sizes(void **state) {
             }
 }
 
+/// Of so many rows, or columns, that these are taken some at a time.
+static void test_singular_vectors_of_many_rows(void **state) {
+    (void)state;
+    static const int64_t few[] = {1, 2, 7, 20, 100, 170}, many[] = {257, 512, 513, 1000};
+    for (int i = 0; i < 6 * 4 * 2 * 2; i++) {
+        const int64_t n = few[i % 6], m = many[i / 6 % 4];
+        const bool is_tall = i / 24 % 2;
+        for (int which = i % 3; which < FAMILIES; which += 3) {
+            nd_auto nd_tensor *x = matrix_of((family)which, i / 48 ? ND_F64 : ND_F32,
+                                             is_tall ? m : n, is_tall ? n : m, false);
+            check_svd(x);
+        }
+    }
+}
+
+/// Columns whose numbers have no squares.
+static void test_solutions_of_columns_of_any_size(void **state) {
+    (void)state;
+    for (int wide = 0; wide < 2; wide++) {
+        enum { ROWS = 700, COLUMNS = 4 };
+        const double far = wide ? 1e200 : 1e28;
+        const double sizes_of[COLUMNS] = {1 / far, 1, far, sqrt(1 / far)};
+        nd_auto nd_tensor *near =
+            random_dense(ND_SHAPE(ROWS, COLUMNS), wide ? ND_F64 : ND_F32, -1, 1);
+        nd_auto nd_tensor *b = random_dense(ND_SHAPE(ROWS, 1), nd_get_dtype(near), -1, 1);
+        nd_auto nd_tensor *a = nd_clone(near);
+        for (int64_t row = 0; row < ROWS; row++)
+            for (int64_t column = 0; column < COLUMNS; column++)
+                set(a, row, column, at_flat(near, row * COLUMNS + column) * sizes_of[column]);
+        for (int64_t column = 0; column < COLUMNS; column++) {
+            nd_auto nd_tensor *alone = nd_slice(a, column, column + 1, 1, 1);
+            nd_auto nd_tensor *of = nd_slice(near, column, column + 1, 1, 1);
+            nd_auto nd_tensor *one = nd_lstsq(alone, b, 0), *same = nd_lstsq(of, b, 0);
+            const double expected = at_flat(same, 0);
+            assert_close("alone", at_flat(one, 0) * sizes_of[column], expected, 0,
+                         fabs(expected) * (wide ? 1e-13 : 1e-5));
+        }
+    }
+}
+
 /// Ones on the diagonal and above it have the values 2 cos(k pi / (2 n + 1)).
 static void test_singular_values_that_are_known(void **state) {
     (void)state;
@@ -252,9 +292,10 @@ static void test_small_singular_values_keep_their_digits(void **state) {
 /// columns of b.
 static void test_solutions_of_all_shapes(void **state) {
     (void)state;
-    static const int64_t shapes[][3] = {{1, 1, 1},   {5, 5, 2},   {17, 17, 17}, {3, 40, 1},
-                                        {20, 90, 4}, {40, 3, 33}, {90, 20, 1},  {90, 20, 130},
-                                        {33, 32, 5}, {70, 64, 3}, {64, 70, 70}, {200, 7, 9}};
+    static const int64_t shapes[][3] = {
+        {1, 1, 1},    {5, 5, 2},     {17, 17, 17}, {3, 40, 1},    {20, 90, 4},  {40, 3, 33},
+        {90, 20, 1},  {90, 20, 130}, {33, 32, 5},  {70, 64, 3},   {64, 70, 70}, {200, 7, 9},
+        {1000, 3, 1}, {777, 20, 2},  {5, 900, 1},  {513, 100, 3}, {600, 1, 1},  {1025, 2, 40}};
     for (size_t s = 0; s < COUNT_OF(shapes); s++)
         for (int wide = 0; wide < 2; wide++) {
             const int64_t m = shapes[s][0], n = shapes[s][1], o = shapes[s][2];
@@ -300,6 +341,8 @@ int main(void) {
         ND_TEST(test_eigenvalues_that_are_known),
         ND_TEST(test_eigenvalues_scale_exactly),
         ND_TEST(test_singular_vectors_of_all_sizes),
+        ND_TEST(test_singular_vectors_of_many_rows),
+        ND_TEST(test_solutions_of_columns_of_any_size),
         ND_TEST(test_singular_values_that_are_known),
         ND_TEST(test_small_singular_values_keep_their_digits),
         ND_TEST(test_solutions_of_all_shapes),
