@@ -22,12 +22,13 @@ enum { FIRST_BITS = 10 };
 static nd_lock name_lock;
 ND__FORK_LOCK(ND__FORK_SINGLE, name_lock);
 static name_entry *first_places[1 << FIRST_BITS];
-static name_entry **places = first_places;
-static unsigned place_bits = FIRST_BITS;
+static name_entry **name_places = first_places;
+static unsigned name_place_bits = FIRST_BITS;
 static size_t name_count;
 
 static name_entry **place_of(const nd_object *object) {
-    return &places[((uintptr_t)object >> 6) * UINT64_C(0x9E3779B97F4A7C15) >> (64 - place_bits)];
+    return &name_places[((uintptr_t)object >> 6) * UINT64_C(0x9E3779B97F4A7C15) >>
+                        (64 - name_place_bits)];
 }
 
 static name_entry **find(const nd_object *object) {
@@ -39,12 +40,12 @@ static name_entry **find(const nd_object *object) {
 
 /// Where there is no memory for it the table stays as it is, which costs time alone.
 static void double_table(void) {
-    const size_t size = (size_t)1 << place_bits;
-    name_entry **old = places, **wider = nd__alloc_zeroed(2 * size * sizeof *wider);
+    const size_t size = (size_t)1 << name_place_bits;
+    name_entry **old = name_places, **wider = nd__alloc_zeroed(2 * size * sizeof *wider);
     if (!wider)
         return;
-    places = wider;
-    place_bits++;
+    name_places = wider;
+    name_place_bits++;
     for (size_t i = 0; i < size; i++)
         for (name_entry *entry = old[i], *next; entry; entry = next) {
             name_entry **place = place_of(entry->object);
@@ -59,11 +60,11 @@ static void double_table(void) {
 }
 
 static void drop_empty_table(void) {
-    if (places == first_places)
+    if (name_places == first_places)
         return;
-    nd__alloc_free(places);
-    places = first_places;
-    place_bits = FIRST_BITS;
+    nd__alloc_free(name_places);
+    name_places = first_places;
+    name_place_bits = FIRST_BITS;
 }
 
 /// Puts `entry` (may be NULL) in the place of the object's old one, which it returns.
@@ -78,7 +79,7 @@ static name_entry *exchange(const nd_object *object, name_entry *entry) {
         *slot = entry;
     }
     name_count += (size_t)(entry != NULL) - (size_t)(old != NULL);
-    if (name_count > (size_t)1 << place_bits)
+    if (name_count > (size_t)1 << name_place_bits)
         double_table();
     else if (name_count == 0)
         drop_empty_table();

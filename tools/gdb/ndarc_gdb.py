@@ -28,7 +28,6 @@ HOME_MANAGER_OFFSET = 32  # struct nd_shard, checked likewise
 WATCH_BIAS = 0x80000000
 FLAG_TRACKED, FLAG_CLOSED, FLAG_DYING, FLAG_NAMED = 1 << 0, 1 << 1, 1 << 2, 1 << 4
 TYPE_TENSOR, TYPE_ACCOUNTED, TYPE_MANAGER = 1 << 8, 1 << 9, 1 << 10
-NAME_BUCKET_BITS = 10
 LONGEST_TEXT = 256
 
 
@@ -77,9 +76,10 @@ class Header:
         """From the library's table of names, a hash table of {next, object, text}."""
         if not self.flags & FLAG_NAMED:
             return ""
-        table = int(gdb.parse_and_eval("(unsigned long)&name_buckets"))
+        table = int(gdb.parse_and_eval("*(unsigned long *)&name_places"))
+        bits = int(gdb.parse_and_eval("*(unsigned *)&name_place_bits"))
         key = (self.address >> 6) * 0x9E3779B97F4A7C15 & 0xFFFFFFFFFFFFFFFF
-        entry = read_word(table + 8 * (key >> (64 - NAME_BUCKET_BITS)))
+        entry = read_word(table + 8 * (key >> (64 - bits)))
         while entry:
             following, owner = struct.unpack("=QQ", read(entry, 16))
             if owner == self.address:
