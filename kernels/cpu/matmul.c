@@ -74,13 +74,9 @@
 #define FEW_SUMS 4
 #define SHORT_SUM 16
 #define MOST_WIDENED 8192
-/// The shortest sums of a product of bf16 of five to seven columns, of eight, and of up to four rows, that
-/// are computed one by one.
-#define LEAST_SUM_OF_SOME 128
-#define LEAST_SUM_OF_FEW 384
-#define LEAST_SUM_OF_ROWS 1024
-/// Elements of a second operand that memory is read for: then few rows leave the library waiting.
-#define FAR_OPERAND ((int64_t)1 << 23)
+/// The shortest sums of a product of bf16 of eight columns, or of up to four rows, that are computed one
+/// by one.
+#define LEAST_SUM_OF_FEW 256
 
 typedef struct matmul_work {
     const nd_kernel_call *call;
@@ -498,16 +494,13 @@ static bool is_small(const nd__product *p, nd_dtype dtype) {
            p->k <= ND__SMALL_DEPTH && p->b.column_stride == 1 && p->n >= LEAST_SMALL_COLUMNS;
 }
 
-/// Of bf16, of which a library computes pairs at once, but of few columns, or rows, as of many; and of
-/// crowded ones more slowly.
+/// Of bf16, of which oneDNN takes as long for a few columns, or rows, as for sixteen.
 static bool is_of_few_halves(const nd__product *p) {
     if (p->n <= FEW_SUMS || (p->m <= ND__FEW && p->n <= ND__FEW))
         return true;
     if (p->m >= p->n)
-        return p->k >= (p->n < ND__FEW ? LEAST_SUM_OF_SOME : LEAST_SUM_OF_FEW);
-    const bool is_crowded = p->b.column_stride * 2 % ND__CROWDED_BYTES == 0;
-    return p->m <= FEW_SUMS ? p->k >= LEAST_SUM_OF_ROWS || p->n * p->k >= FAR_OPERAND
-                            : p->k >= 2 * LEAST_SUM_OF_ROWS && is_crowded;
+        return p->n < ND__FEW || p->k >= LEAST_SUM_OF_FEW;
+    return p->k >= (p->m <= FEW_SUMS ? LEAST_SUM_OF_FEW : 2 * LEAST_SUM_OF_FEW);
 }
 
 /// Whether the loops compute a product of few lines and long sums faster than a library.

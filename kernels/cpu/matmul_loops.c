@@ -98,6 +98,8 @@
 
 typedef uint32_t words_of_vector __attribute__((vector_size(ND__VECTOR_BYTES)));
 typedef float floats_of_vector __attribute__((vector_size(ND__VECTOR_BYTES)));
+typedef int64_t pairs_of_vector
+    __attribute__((vector_size(ND__VECTOR_BYTES), aligned(sizeof(uint16_t)), may_alias));
 static inline floats_of_vector loads_f16(const uint16_t *from) {
     floats_of_vector result;
 #if defined(__AVX512F__)
@@ -278,6 +280,9 @@ static void choose_tiles(nd__product *p, int64_t most_rows, int64_t column_step)
 #define PACK PACK_WORDS
 #define NARROW(to, from, n) narrow(ND_BF16, to, from, n)
 #define WIDE_SUMS 1
+#if defined(__AVX512BW__)
+#define HAS_PAIRS 1
+#endif
 #include "kernels/cpu/matmul.inc"
 
 #define TYPE w8
