@@ -198,7 +198,9 @@ static void test_tables_of_names_and_weak_references_grow(void **state) {
         nd_object *held = nd_weak_get(weak[i]);
         assert_ptr_equal(held, objects[i]);
         nd_release(held);
-        snprintf(name, sizeof name, i % 5 == 0 ? "n%d" : "", i);
+        name[0] = '\0';
+        if (i % 5 == 0)
+            snprintf(name, sizeof name, "n%d", i);
         assert_string_equal(nd_get_name(objects[i], got, sizeof got), name);
     }
     // Every other one goes, and the others are still found; then all.
