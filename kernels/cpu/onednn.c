@@ -312,7 +312,7 @@ bool nd__onednn_product(const nd__product *p, nd_dtype dtype, nd__onednn_session
         !layout(&p->out, p->m, p->n, &out_transposed, &l.out_leading) || out_transposed != 'N')
         return false;
     const uint32_t kind = number_of_kind(p, &l, dtype);
-    if (session->open && session->before.kind != kind)
+    if (session->open && (session->before.kind != kind || nd__onednn_is_waited_for()))
         nd__onednn_end(session);
     session->open = session->open || nd__onednn_enter(kind, &session->before);
     if (!session->open)

@@ -31,6 +31,8 @@ typedef struct nd__onednn_before {
 /// process ends, and oneDNN with it, or there is no room; compute without it, and do not leave.
 bool nd__onednn_enter(uint32_t kind, nd__onednn_before *ret_before);
 void nd__onednn_leave(const nd__onednn_before *before);
+/// Whether fork() or exit() waits for who is inside: who does many computations leaves between two.
+bool nd__onednn_is_waited_for(void);
 /// The same for who only gives back what oneDNN has made, and computes nothing.
 bool nd__onednn_enter_to_end(nd__onednn_before *ret_before);
 

@@ -318,6 +318,13 @@ static void run_parts(void *context, int64_t begin, int64_t end) {
         return;
     }
     for (int64_t part = begin; part < end && atomic_load(&job->status) == ND_OK; part++) {
+        if (part > begin && nd__onednn_is_waited_for()) {
+            nd__onednn_leave(&before);
+            if (!nd__onednn_enter(kind_of(job), &before)) {
+                fail(job, ND_ERROR_UNSUPPORTED);
+                return;
+            }
+        }
         nd_status status = run_part(job, part);
         if (status != ND_OK)
             fail(job, status);

@@ -15,6 +15,11 @@
 // child would wait for ever for what another thread had begun to make. That destructor runs when a
 // thread ends, too. From it on the thread is `ending`, and no other one begins a kind, until the
 // destructors of its keys run, which exit() does not call.
+//
+// oneDNN holds locks of its own for a moment of any computation, and a child would wait for ever for
+// one that it was forked with. So fork() closes the door, waits for those who are inside, and opens
+// it again behind the copy. For those who take too long it does not wait: their child does without
+// oneDNN.
 #include "kernels/cpu/onednn.h"
 
 #if ND_HAVE_ONEDNN
@@ -31,6 +36,8 @@
 /// How long exit() waits for those who compute, at most: a computation for which that is too short
 /// ends with the process, as well as it can.
 #define WAIT_NS UINT64_C(60000000000)
+/// How long fork() does.
+#define FORK_WAIT_NS UINT64_C(5000000000)
 #define NAP_NS 50000
 /// How long the first computation of a kind waits, in naps, for a thread that ends: a second or
 /// more, since on a busy machine one is taken off its core in the middle of it. Then the library's
@@ -48,8 +55,11 @@ static struct {
     void (*set_num_threads)(int);
 } openmp;
 
+/// Why nobody enters: oneDNN ends, or is not to be trusted here; or another thread forks.
+enum { ENDED = 1, FORKING = 2 };
+
 static _Alignas(64) _Atomic uint32_t inside; ///< threads
-static _Atomic uint32_t ended;               ///< 1: nobody enters any more
+static _Atomic uint32_t closed;              ///< ENDED, FORKING
 static pthread_rwlock_t beginning = PTHREAD_RWLOCK_INITIALIZER;
 static _Atomic uint32_t ending;        ///< threads in exit(), or near their end
 static _Thread_local bool ending_here; ///< this one is among them
@@ -90,8 +100,8 @@ static void nap(void) {
 }
 
 /// Not in a child that was made without its handlers: those who were inside are not there.
-static void wait_while(bool (*busy)(void)) {
-    uint64_t until = now_ns() + WAIT_NS;
+static void wait_while(bool (*busy)(void), uint64_t ns) {
+    uint64_t until = now_ns() + ns;
     while (process == getpid() && busy() && now_ns() < until)
         nap();
 }
@@ -108,8 +118,8 @@ static bool somebody_begins(void) {
 }
 
 static void hold_off(void) {
-    atomic_store(&ended, 1); // ordered with who enters, and then looks at it
-    wait_while(somebody_is_inside);
+    atomic_fetch_or(&closed, ENDED); // ordered with who enters, and then looks at it
+    wait_while(somebody_is_inside, WAIT_NS);
 }
 
 /// When a thread ends, or the process by its exit(): which of both is known later.
@@ -119,7 +129,7 @@ static void thread_ends(void *data) {
         ending_here = true;
         atomic_fetch_add(&ending, 1); // ordered with who begins, and then looks at it
     }
-    wait_while(somebody_begins);
+    wait_while(somebody_begins, WAIT_NS);
 }
 
 static void thread_has_ended(void *data) {
@@ -145,14 +155,20 @@ void nd__onednn_watch_thread(void) {
 
 static void before_fork(void) {
     pthread_rwlock_wrlock(&beginning);
+    atomic_fetch_or(&closed, FORKING); // ordered as in hold_off()
+    wait_while(somebody_is_inside, FORK_WAIT_NS);
 }
 
 static void in_parent(void) {
+    atomic_fetch_and(&closed, ~(uint32_t)FORKING);
     pthread_rwlock_unlock(&beginning);
 }
 
 static void in_child(void) {
     pthread_rwlock_init(&beginning, NULL);
+    if (somebody_is_inside())
+        atomic_fetch_or(&closed, ENDED);
+    atomic_fetch_and(&closed, ~(uint32_t)FORKING);
     atomic_store(&inside, 0);
     atomic_store(&generating, 0);
     atomic_store(&ending, ending_here);
@@ -249,6 +265,20 @@ static void let_thread_go(const nd__onednn_before *before) {
     pthread_sigmask(SIG_SETMASK, &before->blocked, NULL);
 }
 
+/// False when oneDNN has ended. Waits while another thread forks.
+static bool go_inside(void) {
+    for (;;) {
+        atomic_fetch_add(&inside, 1);
+        const uint32_t why_not = atomic_load(&closed);
+        if (why_not == 0)
+            return true;
+        atomic_fetch_sub(&inside, 1);
+        if (why_not & ENDED)
+            return false;
+        nap();
+    }
+}
+
 static void give_kind_up(void) {
     pthread_rwlock_unlock(&beginning);
     nd__onednn_end_code();
@@ -269,9 +299,7 @@ bool nd__onednn_enter(uint32_t kind, nd__onednn_before *ret_before) {
         let_thread_go(&before);
         return false;
     }
-    atomic_fetch_add(&inside, 1);
-    if (atomic_load(&ended)) {
-        atomic_fetch_sub(&inside, 1);
+    if (!go_inside()) {
         if (before.first)
             give_kind_up();
         let_thread_go(&before);
@@ -286,12 +314,14 @@ bool nd__onednn_enter(uint32_t kind, nd__onednn_before *ret_before) {
     return true;
 }
 
+bool nd__onednn_is_waited_for(void) {
+    return atomic_load_explicit(&closed, memory_order_relaxed) != 0;
+}
+
 bool nd__onednn_enter_to_end(nd__onednn_before *ret_before) {
     nd__onednn_before before = {.threads = 1};
     hold_thread(&before);
-    atomic_fetch_add(&inside, 1);
-    if (atomic_load(&ended)) {
-        atomic_fetch_sub(&inside, 1);
+    if (!go_inside()) {
         let_thread_go(&before);
         return false;
     }

@@ -1,11 +1,14 @@
 // Kernels on many threads at once, after a fork, and inside a user's own parallel region.
 #include "kernels/cpu/cpu.h"
+#include "kernels/cpu/onednn.h"
 #include "kernels/windows.h"
 #include "lib/base/pool.h"
 #include "tests/testing.h"
 #include "tests/threads.h"
 #include <math.h>
 #include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -131,6 +134,50 @@ static void test_F22_after_a_fork(void **state) {
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
     assert_true(add_up(1000000));
 }
+
+#if ND_HAVE_ONEDNN
+static atomic_int steps;
+
+/// A computation of oneDNN's that takes longer than a fork waits.
+static void *stay_inside(void *data) {
+    nd__onednn_before before;
+    bool entered = nd__onednn_enter(0, &before);
+    atomic_store(&steps, 1);
+    while (atomic_load(&steps) == 1)
+        sched_yield();
+    if (entered)
+        nd__onednn_leave(&before);
+    return entered ? data : NULL;
+}
+
+static void test_F31_a_child_does_without_onednn_where_a_thread_was_inside(void **state) {
+    (void)state;
+    // Of known kinds: for the first of one a fork waits as long as it takes.
+    nd__onednn_before before;
+    assert_true(multiply(200) && convolve(2, 30) && nd__onednn_enter(0, &before));
+    nd__onednn_leave(&before);
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, stay_inside, &steps), 0);
+    while (atomic_load(&steps) == 0)
+        sched_yield();
+    pid_t child = fork();
+    if (child == 0) {
+        bool enters = nd__onednn_enter(0, &before);
+        _exit(!enters && multiply(200) && convolve(2, 30) ? 0 : 1);
+    }
+    atomic_store(&steps, 2);
+    void *entered;
+    assert_int_equal(pthread_join(thread, &entered), 0);
+    assert_non_null(entered);
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    // Here it is used as before.
+    assert_true(nd__onednn_enter(0, &before));
+    nd__onednn_leave(&before);
+    assert_true(multiply(200));
+}
+#endif
 
 static void test_inside_a_parallel_region(void **state) {
     (void)state;
@@ -367,6 +414,9 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_many_threads),
         ND_TEST(test_F22_after_a_fork),
+#if ND_HAVE_ONEDNN
+        ND_TEST(test_F31_a_child_does_without_onednn_where_a_thread_was_inside),
+#endif
         ND_TEST(test_inside_a_parallel_region),
         ND_TEST(test_no_library_below_starts_threads),
         ND_TEST(test_a_users_openmp_stays_as_it_was),
