@@ -3,6 +3,7 @@
 #include "kernels/cpu/linalg.h"
 #include "kernels/cpu/float_mode.h"
 #include "kernels/cpu/isa.h"
+#include "kernels/cpu/linalg_parts.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/scratch.h"
 #include "kernels/cpu/spectral.h"
@@ -10,9 +11,6 @@
 #include <math.h>
 #include <stdatomic.h>
 #include <string.h>
-
-/// Rows and columns that are turned together, while their lines are in the nearest cache.
-enum { TURNED = 16 };
 
 /// One call, with what its matrices share.
 typedef struct job {
@@ -38,43 +36,19 @@ static double get(const job *j, const void *x, int64_t i) {
     return j->element == 4 ? (double)((const float *)x)[i] : ((const double *)x)[i];
 }
 
-static void put(const job *j, void *x, int64_t i, double value) {
-    if (j->element == 4)
-        ((float *)x)[i] = (float)value;
-    else
-        ((double *)x)[i] = value;
-}
-
 static void *behind(const job *j, void *x, int64_t elements) {
     return (char *)x + (size_t)elements * j->element;
 }
 
-#define DEFINE_TURN(T)                                                                         \
-    static void turn_##T(T *to, int64_t to_row, const T *from, int64_t from_row, int64_t rows, \
-                         int64_t columns) {                                                    \
-        for (int64_t top = 0; top < rows; top += TURNED)                                       \
-            for (int64_t left = 0; left < columns; left += TURNED)                             \
-                for (int64_t j = left; j < columns && j < left + TURNED; j++)                  \
-                    for (int64_t i = top; i < rows && i < top + TURNED; i++)                   \
-                        to[j * to_row + i] = from[i * from_row + j];                           \
-    }                                                                                          \
-    static bool is_finite_##T(const T *x, int64_t count) {                                     \
-        int others = 0;                                                                        \
-        for (int64_t i = 0; i < count; i++)                                                    \
-            others |= !(x[i] - x[i] == 0);                                                     \
-        return !others;                                                                        \
+#define DEFINE_IS_FINITE(T)                                \
+    static bool is_finite_##T(const T *x, int64_t count) { \
+        int others = 0;                                    \
+        for (int64_t i = 0; i < count; i++)                \
+            others |= !(x[i] - x[i] == 0);                 \
+        return !others;                                    \
     }
-DEFINE_TURN(float)
-DEFINE_TURN(double)
-
-/// Writes `rows` rows of `columns` as columns; *_row is how far one is behind the other.
-static void turn(const job *j, void *to, int64_t to_row, const void *from, int64_t from_row,
-                 int64_t rows, int64_t columns) {
-    if (j->element == 4)
-        turn_float(to, to_row, from, from_row, rows, columns);
-    else
-        turn_double(to, to_row, from, from_row, rows, columns);
-}
+DEFINE_IS_FINITE(float)
+DEFINE_IS_FINITE(double)
 
 static bool is_finite(const job *j, const void *x, int64_t count) {
     return j->element == 4 ? is_finite_float(x, count) : is_finite_double(x, count);
@@ -106,13 +80,6 @@ int64_t nd__cpu_linalg_size(const nd__linalg_call *call) {
 int64_t nd__cpu_linalg_row(int64_t n, size_t element) {
     int64_t row = (n + ND__FACTOR_BASE - 1) / ND__FACTOR_BASE * ND__FACTOR_BASE;
     return (size_t)row * element % 2048 == 0 ? row + ND__FACTOR_BASE : row;
-}
-
-/// The next `bytes` of a block, at an address that every type may have.
-static void *carved(char *block, size_t *offset, size_t bytes) {
-    void *part = block ? block + *offset : NULL;
-    *offset += (bytes + 63) & ~(size_t)63;
-    return part;
 }
 
 /// Whether a few right sides are solved for with rows of whole vectors.
@@ -211,11 +178,11 @@ static nd__linalg_result solve(const job *j, const workspace *w, const void *x, 
 /// By the upper triangle of x^T, which holds x's lower one.
 static nd__linalg_result cholesky(const job *j, const workspace *w, const void *x, void *out,
                                   int *ret_place) {
-    turn(j, w->a, j->row, x, j->n, j->n, j->n);
+    turn(j->element, w->a, j->row, x, j->n, NULL, j->n, j->n);
     *ret_place = j->factor->cholesky(w->a, j->row, j->n);
     if (*ret_place > 0)
         return ND__LINALG_NOT_POSITIVE;
-    turn(j, out, j->n, w->a, j->row, j->n, j->n);
+    turn(j->element, out, j->n, w->a, j->row, NULL, j->n, j->n);
     for (int64_t row = 0; row < j->n; row++)
         memset(behind(j, out, row * j->n + row + 1), 0, (size_t)(j->n - row - 1) * j->element);
     return ND__LINALG_DONE;
@@ -241,10 +208,13 @@ static nd__linalg_result slogdet(const job *j, const workspace *w, const void *x
         product = frexp(product * frexp(swapped * pivot, &of_pivot), &of_product);
         exponent += of_pivot + of_product;
     }
-    put(j, out, 0, sign);
-    put(j, out, 1, log(fabs(product)) + (double)exponent * 0.69314718055994530942);
+    put(j->element, out, 0, sign);
+    put(j->element, out, 1, log(fabs(product)) + (double)exponent * 0.69314718055994530942);
     const int64_t far = 10000; // beyond all numbers
-    put(j, out, 2, ldexp(product, (int)(exponent < -far ? -far : exponent > far ? far : exponent)));
+    put(j->element, out, 2,
+        ldexp(product, (int)(exponent < -far  ? -far
+                             : exponent > far ? far
+                                              : exponent)));
     return ND__LINALG_DONE;
 }
 

@@ -124,7 +124,7 @@ static size_t carve_singular(const problem *p, char *block, singular *s) {
 static int load(const problem *p, const singular *s, const void *x) {
     if (s->turned) {
         memset(s->a, 0, (size_t)(s->m * s->row) * p->element);
-        turn(p, s->a, s->row, x, s->m, NULL, s->n, s->m);
+        turn(p->element, s->a, s->row, x, s->m, NULL, s->n, s->m);
     } else {
         spread(p, s->a, s->row, x, s->n, s->m);
     }
@@ -137,7 +137,7 @@ static void begin_fold(const problem *p, const singular *s, const void *x, int e
     const size_t one = p->element;
     if (s->turned) {
         memset(s->a, 0, (size_t)(s->n * s->row) * one);
-        turn(p, s->a, s->row, x, s->m, NULL, s->n, s->n);
+        turn(p->element, s->a, s->row, x, s->m, NULL, s->n, s->n);
     } else {
         spread(p, s->a, s->row, x, s->n, s->n);
     }
@@ -162,10 +162,11 @@ static int64_t load_chunk(const problem *p, const singular *s, const void *x, co
         memcpy(column + (size_t)(i * length) * one,
                (const char *)x + (size_t)(i * s->m) * one + skipped, (size_t)count * one);
     if (!s->turned)
-        turn(p, column, length, (const char *)x + skipped * (size_t)s->n, s->n, NULL, count, s->n);
+        turn(p->element, column, length, (const char *)x + skipped * (size_t)s->n, s->n, NULL,
+             count, s->n);
     if (beside)
-        turn(p, columns_of_b, length, (const char *)b + skipped * (size_t)beside, beside, NULL,
-             count, beside);
+        turn(p->element, columns_of_b, length, (const char *)b + skipped * (size_t)beside, beside,
+             NULL, count, beside);
     for (int64_t i = 0; i < s->width && count < length; i++)
         memset(column + (size_t)(i * length + count) * one, 0, (size_t)(length - count) * one);
     scale(p, column, s->n * length, -exponent);
@@ -232,7 +233,7 @@ static void factor_tall(const problem *p, const singular *s) {
 static void make_vectors(const problem *p, const singular *s, void *rows, int64_t row,
                          int64_t shift, int64_t m, const void *tau) {
     p->loops->basis(rows, row, shift, m, s->n - shift, tau, s->triangle, s->w, s->a, s->row, s->n);
-    turn(p, rows, row, s->a, s->row, NULL, m, s->n);
+    turn(p->element, rows, row, s->a, s->row, NULL, m, s->n);
     clear_guards(p, rows, s->n, row);
 }
 
@@ -265,7 +266,7 @@ static void unfold(const problem *p, const singular *s) {
                          (count + ND__FACTOR_BASE - 1) / ND__FACTOR_BASE * ND__FACTOR_BASE, s->n,
                          (char *)s->whole + (size_t)first * p->element, s->m_row);
     }
-    turn(p, s->a, s->row, s->q, s->n, NULL, s->n, s->n);
+    turn(p->element, s->a, s->row, s->q, s->n, NULL, s->n, s->n);
     p->loops->subtract(s->n, s->n, s->n, s->left, s->long_row, 1, s->a, s->row, s->whole, s->m_row);
     for (int64_t i = 0; i < s->n; i++)
         scale_by(p, (char *)s->whole + (size_t)(i * s->m_row) * p->element, s->n, -1);
@@ -273,11 +274,11 @@ static void unfold(const problem *p, const singular *s) {
 
 /// The same by q.
 static void multiply_by_q(const problem *p, const singular *s) {
-    turn(p, s->a, s->row, s->left, s->long_row, NULL, s->n, s->n);
+    turn(p->element, s->a, s->row, s->left, s->long_row, NULL, s->n, s->n);
     scale_by(p, s->a, s->n * s->row, -1);
     memset(s->product, 0, (size_t)(s->m * s->n) * p->element);
     p->loops->subtract(s->m, s->n, s->n, s->q, s->n, 1, s->a, s->row, s->product, s->n);
-    turn(p, s->whole, s->m_row, s->product, s->n, NULL, s->m, s->n);
+    turn(p->element, s->whole, s->m_row, s->product, s->n, NULL, s->m, s->n);
 }
 
 /// left := the left vectors of q times those of r.
@@ -329,7 +330,7 @@ static void write_vectors(const problem *p, const singular *s, void *rows, int64
         if (s->d[i] < 0)
             scale_by(p, (char *)rows + (size_t)i * step, size, -1);
     if (as_columns)
-        turn(p, out, s->n, rows, row, s->order, s->n, size);
+        turn(p->element, out, s->n, rows, row, s->order, s->n, size);
     for (int64_t i = 0; i < s->n && !as_columns; i++)
         memcpy((char *)out + (size_t)i * bytes, (char *)rows + (size_t)s->order[i] * step, bytes);
 }
@@ -342,7 +343,7 @@ static void write_svd(const problem *p, const singular *s, int exponent, char *o
     sort(keys, s->n, s->order);
     char *values = out + (c->values_only ? 0 : (size_t)(c->m * s->n) * p->element);
     for (int64_t i = 0; i < s->n; i++)
-        put(p, values, i, ldexp(fabs(s->d[s->order[i]]), exponent));
+        put(p->element, values, i, ldexp(fabs(s->d[s->order[i]]), exponent));
     if (c->values_only)
         return;
     char *v = values + (size_t)s->n * p->element;

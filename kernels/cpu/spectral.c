@@ -48,16 +48,16 @@ static nd__linalg_result eigh(const problem *p, const void *x, void *out) {
     const bool vectors = !p->call->values_only;
     if (vectors) {
         p->loops->tridiagonal_basis(s.a, row, n, s.tau, s.triangle, s.w, s.basis);
-        turn(p, s.a, row, s.basis, row, NULL, n, n);
+        turn(p->element, s.a, row, s.basis, row, NULL, n, n);
         clear_guards(p, s.a, n, row);
     }
     if (!p->loops->tridiagonal_values(s.d, s.e, n, p->unit, vectors ? &r : NULL))
         return ND__LINALG_NOT_CONVERGED;
     sort(s.d, n, s.order);
     for (int64_t i = 0; i < n; i++)
-        put(p, out, i, ldexp(s.d[s.order[i]], exponent));
+        put(p->element, out, i, ldexp(s.d[s.order[i]], exponent));
     if (vectors)
-        turn(p, (char *)out + (size_t)n * p->element, n, s.a, row, s.order, n, n);
+        turn(p->element, (char *)out + (size_t)n * p->element, n, s.a, row, s.order, n, n);
     return ND__LINALG_DONE;
 }
 

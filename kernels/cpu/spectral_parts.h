@@ -6,13 +6,11 @@
 // multiplied back.
 #ifndef ND_KERNELS_CPU_SPECTRAL_PARTS_H
 #define ND_KERNELS_CPU_SPECTRAL_PARTS_H
+#include "kernels/cpu/linalg_parts.h"
 #include "kernels/cpu/spectral.h"
 #include <float.h>
 #include <math.h>
 #include <string.h>
-
-/// Rows and columns that are turned together, while their lines are in the nearest cache.
-enum { TURNED = 16 };
 
 typedef struct problem {
     const nd__linalg_call *call;
@@ -29,50 +27,17 @@ static inline problem problem_of(const nd__linalg_call *call) {
                      narrow ? FLT_EPSILON / 16 : DBL_EPSILON / 2};
 }
 
-/// The next `bytes` of a block, at an address that every type may have.
-static inline void *carved(char *block, size_t *offset, size_t bytes) {
-    void *part = block ? block + *offset : NULL;
-    *offset += (bytes + 63) & ~(size_t)63;
-    return part;
-}
-
-static inline void put(const problem *p, void *x, int64_t i, double value) {
-    if (p->element == 4)
-        ((float *)x)[i] = (float)value;
-    else
-        ((double *)x)[i] = value;
-}
-
-#define DEFINE_LOOPS(T)                                                                 \
-    static inline void scale_##T(T *x, int64_t count, T factor) {                       \
-        for (int64_t i = 0; i < count; i++)                                             \
-            x[i] *= factor;                                                             \
-    }                                                                                   \
-    static inline void divide_##T(T *x, int64_t count, T number) {                      \
-        for (int64_t i = 0; i < count; i++)                                             \
-            x[i] /= number;                                                             \
-    }                                                                                   \
-    static inline void turn_##T(T *to, int64_t to_row, const T *from, int64_t from_row, \
-                                const int64_t *order, int64_t rows, int64_t columns) {  \
-        for (int64_t top = 0; top < rows; top += TURNED)                                \
-            for (int64_t left = 0; left < columns; left += TURNED)                      \
-                for (int64_t i = top; i < rows && i < top + TURNED; i++) {              \
-                    const T *line = from + (order ? order[i] : i) * from_row;           \
-                    for (int64_t j = left; j < columns && j < left + TURNED; j++)       \
-                        to[j * to_row + i] = line[j];                                   \
-                }                                                                       \
+#define DEFINE_LOOPS(T)                                            \
+    static inline void scale_##T(T *x, int64_t count, T factor) {  \
+        for (int64_t i = 0; i < count; i++)                        \
+            x[i] *= factor;                                        \
+    }                                                              \
+    static inline void divide_##T(T *x, int64_t count, T number) { \
+        for (int64_t i = 0; i < count; i++)                        \
+            x[i] /= number;                                        \
     }
 DEFINE_LOOPS(float)
 DEFINE_LOOPS(double)
-
-/// Writes rows as columns, in this order (NULL: theirs).
-static inline void turn(const problem *p, void *to, int64_t to_row, const void *from,
-                        int64_t from_row, const int64_t *order, int64_t rows, int64_t columns) {
-    if (p->element == 4)
-        turn_float(to, to_row, from, from_row, order, rows, columns);
-    else
-        turn_double(to, to_row, from, from_row, order, rows, columns);
-}
 
 static inline void scale_by(const problem *p, void *x, int64_t count, double factor) {
     if (p->element == 4)

@@ -14,18 +14,6 @@ static nd_dtype dtype_of(size_t i) {
     return i % 2 ? ND_F64 : ND_F32;
 }
 
-static double epsilon(nd_dtype dtype) {
-    return dtype == ND_F32 ? (double)FLT_EPSILON : DBL_EPSILON;
-}
-
-static void set(nd_tensor *x, int64_t i, int64_t j, double value) {
-    int64_t at = i * nd_get_shape(x)[1] + j;
-    if (nd_get_dtype(x) == ND_F32)
-        ((float *)nd_get_data(x))[at] = (float)value;
-    else
-        ((double *)nd_get_data(x))[at] = value;
-}
-
 /// a x is b, but for what rounding does in a solution that is stable; consumes x.
 static void assert_solves(const char *what, const nd_tensor *a, nd_tensor *x, const nd_tensor *b) {
     assert_handle(x);

@@ -7,6 +7,19 @@
 #include <math.h>
 #include <nd/linalg.h>
 
+static inline double epsilon(nd_dtype dtype) {
+    return dtype == ND_F32 ? (double)FLT_EPSILON : DBL_EPSILON;
+}
+
+/// One number of a dense matrix.
+static inline void set(nd_tensor *x, int64_t i, int64_t j, double value) {
+    int64_t at = i * nd_get_shape(x)[1] + j;
+    if (nd_get_dtype(x) == ND_F32)
+        ((float *)nd_get_data(x))[at] = (float)value;
+    else
+        ((double *)nd_get_data(x))[at] = value;
+}
+
 /// x + d times the identity.
 static inline nd_tensor *shifted(const nd_tensor *x, double d) {
     nd_auto nd_tensor *one = nd_eye(nd_get_shape(x)[nd_get_ndim(x) - 1], nd_get_dtype(x));
@@ -37,7 +50,7 @@ static inline void assert_near(const char *what, nd_tensor *x, const nd_tensor *
     for (int i = 1; i <= 2 && i <= nd_get_ndim(y); i++)
         side =
             side > nd_get_shape(y)[nd_get_ndim(y) - i] ? side : nd_get_shape(y)[nd_get_ndim(y) - i];
-    double unit = nd_get_dtype(y) == ND_F32 ? (double)FLT_EPSILON : DBL_EPSILON;
+    double unit = epsilon(nd_get_dtype(y));
     double bound = 32 * unit * (double)(side + 8) * fmax(scale, 1), apart = largest(x, y);
     if (!(apart <= bound))
         fail_msg("%s of %s: %g apart, and not %g", what, nd_dtype_get_name(nd_get_dtype(y)), apart,

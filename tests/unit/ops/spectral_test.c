@@ -8,18 +8,6 @@
 static const int64_t sizes[] = {1,  2,  3,  4,  5,  7,  8,  9,  15,  16, 17,
                                 24, 31, 32, 33, 48, 63, 65, 80, 129, 200};
 
-static double epsilon(nd_dtype dtype) {
-    return dtype == ND_F32 ? (double)FLT_EPSILON : DBL_EPSILON;
-}
-
-static void set(nd_tensor *x, int64_t i, int64_t j, double value) {
-    int64_t at = i * nd_get_shape(x)[1] + j;
-    if (nd_get_dtype(x) == ND_F32)
-        ((float *)nd_get_data(x))[at] = (float)value;
-    else
-        ((double *)nd_get_data(x))[at] = value;
-}
-
 /// What an iteration meets: values apart, over fifteen orders of magnitude up or down, equal,
 /// nearly equal, zeros, and numbers near both ends of the dtype.
 typedef enum family {
