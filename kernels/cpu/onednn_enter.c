@@ -183,6 +183,7 @@ __attribute__((constructor(102))) static void begin(void) {
     pthread_atfork(before_fork, in_parent, in_child);
     nd__onednn_watch_thread();
     can_unwind();
+    atexit(hold_off); // also for those who wait to begin the first kind of all
 }
 
 // --------------------------------------------------------------------------------- enter and leave
@@ -234,12 +235,12 @@ void nd__onednn_end_code(void) {
 
 /// The first computation of a kind is entered: what it makes may be registered for the end of the
 /// process. False when that has begun. A thread that ends is over in microseconds; one that is not
-/// is in exit().
+/// is in exit(), which soon closes the door, and may wait for this thread then.
 static bool begin_kind(void) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     if (!nd__onednn_begin_code())
         return false;
-    for (int round = 0; round < ENDING_ROUNDS; round++) {
+    for (int round = 0; round < ENDING_ROUNDS && !(atomic_load(&closed) & ENDED); round++) {
         pthread_rwlock_rdlock(&beginning);
         if (!another_is_ending()) {
             pthread_once(&once, find_openmp);

@@ -9,11 +9,12 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { ROUNDS = 40, COMPUTING = 2, FORKS = 500 };
+enum { ROUNDS = 40, COMPUTING = 2, FORKS = 500, WAITS = 10000 };
 
 static atomic_uint started;
 static atomic_bool ending; ///< exit() is called
@@ -127,6 +128,31 @@ static void fork_beside_products(long wait_ns) {
     _exit(status >= 0 ? status : 6);
 }
 
+static void *multiply_large(void *data) {
+    atomic_fetch_add(&started, 1);
+    while (multiply(200, 200, 200) || atomic_load(&ending))
+        ;
+    _exit(2);
+    return data;
+}
+
+/// Beside products of a new kind, which threads of the library's own share, by a thread that has had
+/// oneDNN compute.
+static void exit_beside_shared_products(long wait_ns) {
+    pthread_t thread;
+    nd_set_num_threads(2);
+    if (!multiply(33, 40, 33))
+        _exit(2);
+    for (int i = 0; i < COMPUTING; i++)
+        if (pthread_create(&thread, NULL, multiply_large, NULL) != 0)
+            _exit(3);
+    while (atomic_load(&started) < COMPUTING)
+        nap(10000);
+    nap(wait_ns);
+    atomic_store(&ending, true);
+    exit(0);
+}
+
 /// oneDNN takes a lock for a moment in each product, also in the thousandth of a kind: so as many
 /// as can be, of the smallest that it computes.
 static bool multiply_many(void) {
@@ -167,9 +193,10 @@ static void fork_beside_known_products(long times) {
     _exit(0);
 }
 
-typedef enum way { BY_EXIT, BY_ANOTHER_THREAD, BY_FORK, BY_MANY_FORKS } way;
+typedef enum way { BY_EXIT, BY_ANOTHER_THREAD, BY_SHARED_EXIT, BY_FORK, BY_MANY_FORKS } way;
 static void (*const ways[])(long) = {exit_beside_products, exit_by_another_thread,
-                                     fork_beside_products, fork_beside_known_products};
+                                     exit_beside_shared_products, fork_beside_products,
+                                     fork_beside_known_products};
 
 /// In a process of its own, whose status is returned.
 static int run_anew(way way, long argument) {
@@ -207,6 +234,25 @@ static void test_exit_by_another_thread(void **state) {
     end_at_any_moment(BY_ANOTHER_THREAD);
 }
 
+/// exit() waits for the library's threads, and none of these for exit(): a thread that does gives its core
+/// up thousands of times.
+static void test_exit_waits_for_nobody_who_waits_for_it(void **state) {
+    (void)state;
+    if (nd_test_device().kind != ND_CPU)
+        skip(); // products on the CPU
+    long most = 0;
+    for (int round = 0; round < ROUNDS; round++) {
+        struct rusage before, after;
+        assert_int_equal(getrusage(RUSAGE_CHILDREN, &before), 0);
+        assert_int_equal(run_anew(BY_SHARED_EXIT, round * round * 1000), 0);
+        assert_int_equal(getrusage(RUSAGE_CHILDREN, &after), 0);
+        const long waits = after.ru_nvcsw - before.ru_nvcsw;
+        most = waits > most ? waits : most;
+    }
+    print_message("at most %ld waits\n", most);
+    assert_true(most < WAITS);
+}
+
 static void test_F31_fork_beside_first_products(void **state) {
     (void)state;
 #ifdef __SANITIZE_ADDRESS__
@@ -233,6 +279,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_exit_beside_products),
         ND_TEST(test_exit_by_another_thread),
+        ND_TEST(test_exit_waits_for_nobody_who_waits_for_it),
         ND_TEST(test_F31_fork_beside_first_products),
         ND_TEST(test_F31_fork_beside_known_products),
     };
