@@ -3,7 +3,8 @@
 // jemalloc makes a cache for each thread at the first allocation there, and perhaps an arena. If the
 // system has no room for them, jemalloc 5.3 goes on without, and that allocation reads address 0.
 // So a thread is only begun together with room that it gives back just before it allocates for the
-// first time; and nothing else of the caller's can take that room, who waits so long.
+// first time; and nothing else of the caller's can take that room, who waits so long. A thread of the
+// program's is only looked at: another may take the room in between.
 #include "lib/base/spawn.h"
 #include <errno.h>
 #include <fenv.h>
@@ -37,6 +38,23 @@ static void *begin(void *data) {
     sem_post(&caller->begun);
     return mine.run(mine.argument);
 }
+
+#if ND_HAVE_JEMALLOC
+bool nd__spawn_may_allocate(void) {
+    static _Thread_local bool may;
+    if (!may) {
+        void *room =
+            mmap(NULL, ROOM, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (room == MAP_FAILED)
+            return false;
+        munmap(room, ROOM);
+        void *volatile first = malloc(sizeof(void *));
+        may = first != NULL;
+        free(first);
+    }
+    return may;
+}
+#endif
 
 /// Attributes with a stack that suffices, whatever the program has made the default. False where
 /// there is no memory for them.

@@ -16,6 +16,7 @@
 #include "lib/base/atomics.h"
 #include "lib/base/clock.h"
 #include "lib/base/reserve.h"
+#include "lib/base/spawn.h"
 #include "lib/manager/request.h"
 #include "lib/memory/kept.h"
 #include "lib/object/block.h"
@@ -116,7 +117,7 @@ static void give_back(void *pointer, size_t size) {
 
 static void *system_alloc(size_t bytes) {
     if (!KEEPS || bytes < HUGE_BLOCK)
-        return mallocx(bytes, block_flags(bytes));
+        return nd__spawn_may_allocate() ? mallocx(bytes, block_flags(bytes)) : NULL;
     const size_t size = nd__kept_size(bytes);
     void *pointer = nd__kept_take(size);
     return pointer ? pointer : map_huge(size);
@@ -154,17 +155,20 @@ static size_t unused_pages(const char *state) {
 uint64_t nd__host_cached_bytes(void) {
     uint64_t epoch = 1;
     size_t page = 0, size = sizeof page;
-    if (mallctl("epoch", NULL, NULL, &epoch, sizeof epoch) != 0 ||
+    if (!nd__spawn_may_allocate() || mallctl("epoch", NULL, NULL, &epoch, sizeof epoch) != 0 ||
         mallctl("arenas.page", &page, &size, NULL, 0) != 0)
         return ND__UNKNOWN_BYTES;
     return (uint64_t)(unused_pages("pdirty") + unused_pages("pmuzzy")) * page + nd__kept_bytes();
 }
 
 uint64_t nd__host_trim(void) {
-    mallctl("thread.tcache.flush", NULL, NULL, NULL, 0);
+    const bool has = nd__spawn_may_allocate();
+    if (has)
+        mallctl("thread.tcache.flush", NULL, NULL, NULL, 0);
     uint64_t before = nd__host_cached_bytes();
     give_back_all(nd__kept_empty());
-    purge();
+    if (has)
+        purge();
     uint64_t after = nd__host_cached_bytes();
     return before == ND__UNKNOWN_BYTES || after == ND__UNKNOWN_BYTES ? ND__UNKNOWN_BYTES
            : before > after                                          ? before - after
