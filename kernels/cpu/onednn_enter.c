@@ -29,6 +29,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -46,6 +47,9 @@
 /// Address space that making a primitive takes at most, several times over: each piece of generated
 /// code is 256 KiB.
 #define CODE_BYTES ((size_t)16 << 20)
+/// And what other threads may take meanwhile where there is a limit: malloc's arena for a new thread is
+/// cut out of 128 MiB of addresses.
+#define OTHERS_BYTES ((size_t)256 << 20)
 /// In `generating`: somebody takes as much as all who generate code may take, to see whether it is
 /// there. It would be missing where it is needed, so nobody begins meanwhile.
 #define PROBING (UINT32_C(1) << 31)
@@ -145,9 +149,17 @@ extern int __cxa_thread_atexit_impl(void (*function)(void *), void *data, void *
     __attribute__((weak));
 extern void *__dso_handle __attribute__((visibility("hidden")));
 
+/// glibc ends the process where it finds no memory to remember a destructor in. More than malloc keeps for
+/// a thread goes back to where that is taken from.
+static bool can_remember(void) {
+    void *volatile block = malloc(2048);
+    free(block);
+    return block != NULL;
+}
+
 void nd__onednn_watch_thread(void) {
     static _Thread_local bool watched;
-    if (!watched && __cxa_thread_atexit_impl)
+    if (!watched && __cxa_thread_atexit_impl && can_remember())
         watched = __cxa_thread_atexit_impl(thread_ends, NULL, &__dso_handle) == 0;
 }
 
@@ -202,17 +214,19 @@ static bool has_bytes(size_t bytes) {
     return probe != MAP_FAILED && munmap(probe, bytes) == 0;
 }
 
-/// Whether there is room for so many threads that generate code.
-static bool has_room_for(uint32_t threads) {
-    return has_bytes(threads * CODE_BYTES);
-}
-
 bool nd__onednn_has_room(void) {
-    return has_room_for(1);
+    return has_bytes(CODE_BYTES);
 }
 
 bool nd__onednn_has_room_beside(size_t bytes) {
     return has_bytes(CODE_BYTES + bytes);
+}
+
+/// Whether there is room for so many threads that generate code, beside others.
+static bool has_room_for(uint32_t threads) {
+    struct rlimit limit;
+    const bool is_limited = getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+    return has_bytes(threads * CODE_BYTES + (is_limited ? OTHERS_BYTES : 0));
 }
 
 bool nd__onednn_begin_code(void) {

@@ -255,8 +255,8 @@ static nd_status fill_plan(nd__conv_plan *plan) {
 
 /// A new plan; one that oneDNN has no primitive for is a plan, too. ND_ERROR_OUT_OF_MEMORY: none.
 static nd_status make_plan(nd_op op, const nd__conv_part *part, nd__conv_plan **ret_plan) {
-    if (!nd__onednn_begin_code())
-        return ND_ERROR_OUT_OF_MEMORY;
+    if (!nd__onednn_begin_code()) // where there is room for this thread alone nothing is to be freed
+        return nd__onednn_has_room() ? ND_ERROR_UNSUPPORTED : ND_ERROR_OUT_OF_MEMORY;
     nd__conv_plan *plan = calloc(1, sizeof *plan);
     nd_status status = ND_ERROR_OUT_OF_MEMORY;
     if (plan) {

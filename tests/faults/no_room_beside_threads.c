@@ -125,6 +125,40 @@ static int multiply_first(void) {
     return ((const float *)nd_get_data(y))[7] == SIDE ? 0 : 1;
 }
 
+static void *multiply_some(void *data) {
+    enum { SIDE = 100, TIMES = 3 };
+    bool right = true;
+    pthread_barrier_wait(&ready);
+    for (int i = 0; i < TIMES && right; i++) {
+        nd_tensor *x = nd_ones(ND_SHAPE(SIDE, SIDE), ND_F32), *y = x ? nd_matmul(x, x) : NULL;
+        right = y ? ((const float *)nd_get_data(y))[7] == SIDE
+                  : nd_error_get_status() == ND_ERROR_OUT_OF_MEMORY;
+        nd_release(y);
+        nd_release(x);
+    }
+    return right ? NULL : data;
+}
+
+/// The same of threads that have had no memory yet: each takes some when it begins.
+static int multiply_first_on_threads(void) {
+    enum { THREADS = 3 };
+    pthread_t threads[THREADS];
+    unsigned count = 0;
+    pthread_attr_t small;
+    pthread_attr_init(&small);
+    pthread_attr_setstacksize(&small, 256 << 10);
+    pthread_barrier_init(&ready, NULL, THREADS);
+    for (; count < THREADS; count++)
+        if (pthread_create(&threads[count], &small, multiply_some, &ready) != 0)
+            _exit(0); // no room for them
+    bool right = true;
+    for (unsigned i = 0; i < count; i++) {
+        void *wrong;
+        right = pthread_join(threads[i], &wrong) == 0 && !wrong && right;
+    }
+    return right ? 0 : 1;
+}
+
 /// What a process of this program has when main() begins, in KiB.
 static uint64_t room_at_start(void) {
     int ends[2];
@@ -145,9 +179,9 @@ static uint64_t room_at_start(void) {
     return kib;
 }
 
-static void test_F03_first_products_of_processes_with_little_room(void **state) {
-    (void)state;
-    const uint64_t start = room_at_start(), step = 400, most = (uint64_t)64 << 10;
+/// Starts this program anew in processes with more and more room, from 2 MiB on.
+static void multiply_in_little_room(const char *how, uint64_t step, uint64_t most, int one_of) {
+    const uint64_t start = room_at_start();
     int tries = 0, aborted = 0;
     for (uint64_t room = (uint64_t)2 << 10; room < most; room += step) {
         fflush(NULL);
@@ -155,7 +189,7 @@ static void test_F03_first_products_of_processes_with_little_room(void **state) 
         if (child == 0) {
             alarm(300);
             limit_to((start + room) << 10);
-            execl("/proc/self/exe", "no_room_beside_threads", "multiply", (char *)NULL);
+            execl("/proc/self/exe", "no_room_beside_threads", how, (char *)NULL);
             _exit(0); // not even the program fits
         }
         int status = wait_for(child);
@@ -165,17 +199,29 @@ static void test_F03_first_products_of_processes_with_little_room(void **state) 
         if (WIFEXITED(status) && WEXITSTATUS(status) != 0 && WEXITSTATUS(status) != 127)
             fail_msg("room for %llu KiB: status %d", (unsigned long long)room, status);
     }
-    check_aborted(aborted, tries, 20);
+    check_aborted(aborted, tries, one_of);
+}
+
+static void test_F03_first_products_of_processes_with_little_room(void **state) {
+    (void)state;
+    multiply_in_little_room("multiply", 400, (uint64_t)64 << 10, 20);
+}
+
+static void test_F03_first_products_of_threads_with_little_room(void **state) {
+    (void)state;
+    multiply_in_little_room("threads", 1500, (uint64_t)240 << 10, 40);
 }
 
 int main(int count, char **arguments) {
     if (count > 1 && strcmp(arguments[1], "space") == 0)
         return printf("%llu\n", (unsigned long long)(address_space() >> 10)) < 0;
     if (count > 1)
-        return multiply_first();
+        return strcmp(arguments[1], "threads") == 0 ? multiply_first_on_threads()
+                                                    : multiply_first();
     const struct CMUnitTest tests[] = {
         ND_TEST(test_F03_transforms_beside_a_thread_that_takes_memory),
         ND_TEST(test_F03_first_products_of_processes_with_little_room),
+        ND_TEST(test_F03_first_products_of_threads_with_little_room),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
