@@ -2,6 +2,7 @@
 // and integers, for builds without oneDNN, and for matrices so small that a library's call costs
 // more than the work.
 #include "kernels/cpu/few.h"
+#include "kernels/cpu/pairs.h"
 #include "kernels/cpu/panels.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/rows.h"

@@ -106,6 +106,18 @@ static void test_halves_by_a_small_matrix(void **state) {
                    i % 2 ? ND_F16 : ND_BF16);
 }
 
+/// One side up to two panels wide, the other up to several blocks of lines long; sums of odd lengths,
+/// too.
+static void test_halves_by_pairs(void **state) {
+    (void)state;
+    static const int64_t widths[] = {1, 2, 3, 4, 5, 8, 9, 15, 16, 17, 32, 33, 48, 50, 64, 65, 100};
+    for (int i = 0; i < 2 * CASES; i++) {
+        const int64_t width = widths[(size_t)i % COUNT_OF(widths)], lines = 3 + below(140);
+        const int64_t k = i % 3 ? 2 + below(70) : 1 + below(300);
+        check_case(i / 17 % 2 ? width : lines, i / 17 % 2 ? lines : width, k, ND_BF16);
+    }
+}
+
 /// An infinity makes those sums infinite that it is in, and no other; zeros behind the ends of lines
 /// are no factors.
 static void check_infinity(void) {
@@ -135,9 +147,8 @@ static void test_an_infinity_stays_in_its_sums(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        ND_TEST(test_few_rows_and_columns),
-        ND_TEST(test_few_rows_or_columns),
-        ND_TEST(test_halves_by_a_small_matrix),
+        ND_TEST(test_few_rows_and_columns),          ND_TEST(test_few_rows_or_columns),
+        ND_TEST(test_halves_by_a_small_matrix),      ND_TEST(test_halves_by_pairs),
         ND_TEST(test_an_infinity_stays_in_its_sums),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
