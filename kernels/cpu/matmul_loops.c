@@ -67,6 +67,13 @@
 #define SMALL_DEPTH ND__SMALL_DEPTH
 #define SMALL_ROWS 8
 #define SMALL_PAIR 2
+/// Of a product without panels whose b is read where it lies: the longest sums of more than
+/// SMALL_WIDE_ROWS rows (of words of 16 bits), rows of b that are read before the next columns, of few rows and of more, and how
+/// often as many columns or rows as are computed at once make a task.
+#define DIRECT_DEPTH 64
+#define DIRECT_STEP_OF_FEW 16
+#define DIRECT_STEP 64
+#define DIRECT_BLOCK 8
 
 /// Of a product of long sums and few lines (few.inc): the most of those; lines and others that are
 /// multiplied at once; elements of a line that are brought together, and of a piece of a sum.
@@ -83,11 +90,16 @@
 #define ND__MINIMUM(a, b) ((a) < (b) ? (a) : (b))
 #define ND__UNROLL ND__PRAGMA(GCC unroll 12)
 
-// One product for each width of integers: what wraps has the same bits with a sign and without.
+// One product for each width of integers: what wraps has the same bits with a sign and without. Those of
+// 8 bits are the lower halves of words of 16.
 #define LOAD_PLAIN(e) (e)
 #define LOAD_WORD(e) ((T)(e))
 #define STORE_PLAIN(t) (t)
 #define STORE_WORD(t) ((E)(t))
+#define TIMES_PLAIN(x, y) ((x) * (y))
+// Two words of 16 bits would be multiplied as numbers with a sign.
+#define TIMES_WORD(x, y) ((T)((uint32_t)(x) * (uint32_t)(y)))
+#define ADD(sum, x) (sum) = (T)((sum) + (x))
 #define LOADS_PLAIN(e) __builtin_convertvector(*(const ELEMENTS *)(e), VECTOR)
 #define LOADS_BF16(e) \
     ((VECTOR)(__builtin_convertvector(*(const ELEMENTS *)(e), words_of_vector) << 16))
@@ -247,6 +259,7 @@ static void choose_tiles(nd__product *p, int64_t most_rows, int64_t column_step)
 #define LOAD LOAD_PLAIN
 #define LOADS LOADS_PLAIN
 #define STORE STORE_PLAIN
+#define TIMES TIMES_PLAIN
 #define PACK PACK_PLAIN
 #define WIDE_SUMS 0
 #include "kernels/cpu/matmul.inc"
@@ -257,6 +270,7 @@ static void choose_tiles(nd__product *p, int64_t most_rows, int64_t column_step)
 #define LOAD LOAD_PLAIN
 #define LOADS LOADS_PLAIN
 #define STORE STORE_PLAIN
+#define TIMES TIMES_PLAIN
 #define PACK PACK_PLAIN
 #define WIDE_SUMS 0
 #include "kernels/cpu/matmul.inc"
@@ -267,6 +281,7 @@ static void choose_tiles(nd__product *p, int64_t most_rows, int64_t column_step)
 #define LOAD nd__f16_to_f32
 #define LOADS loads_f16
 #define STORE nd__f32_to_f16
+#define TIMES TIMES_PLAIN
 #define PACK(to, row) pack_f16(to, row, KERNEL_COLUMNS)
 #define NARROW(to, from, n) narrow(ND_F16, to, from, n)
 #define WIDE_SUMS 1
@@ -278,6 +293,7 @@ static void choose_tiles(nd__product *p, int64_t most_rows, int64_t column_step)
 #define LOAD nd__bf16_to_f32
 #define LOADS LOADS_BF16
 #define STORE nd__f32_to_bf16
+#define TIMES TIMES_PLAIN
 #define PACK PACK_WORDS
 #define NARROW(to, from, n) narrow(ND_BF16, to, from, n)
 #define WIDE_SUMS 1
@@ -287,22 +303,24 @@ static void choose_tiles(nd__product *p, int64_t most_rows, int64_t column_step)
 #include "kernels/cpu/matmul.inc"
 
 #define TYPE w8
-#define T uint32_t
+#define T uint16_t
 #define E uint8_t
 #define LOAD LOAD_WORD
 #define LOADS LOADS_PLAIN
 #define STORE STORE_WORD
+#define TIMES TIMES_WORD
 #define PACK PACK_WORDS
 #define WIDE_SUMS 0
 #include "kernels/cpu/matmul.inc"
 
 #define TYPE w16
-#define T uint32_t
+#define T uint16_t
 #define E uint16_t
-#define LOAD LOAD_WORD
+#define LOAD LOAD_PLAIN
 #define LOADS LOADS_PLAIN
-#define STORE STORE_WORD
-#define PACK PACK_WORDS
+#define STORE STORE_PLAIN
+#define TIMES TIMES_WORD
+#define PACK PACK_PLAIN
 #define WIDE_SUMS 0
 #include "kernels/cpu/matmul.inc"
 
@@ -312,6 +330,7 @@ static void choose_tiles(nd__product *p, int64_t most_rows, int64_t column_step)
 #define LOAD LOAD_PLAIN
 #define LOADS LOADS_PLAIN
 #define STORE STORE_PLAIN
+#define TIMES TIMES_PLAIN
 #define PACK PACK_PLAIN
 #define WIDE_SUMS 0
 #include "kernels/cpu/matmul.inc"
@@ -322,6 +341,7 @@ static void choose_tiles(nd__product *p, int64_t most_rows, int64_t column_step)
 #define LOAD LOAD_PLAIN
 #define LOADS LOADS_PLAIN
 #define STORE STORE_PLAIN
+#define TIMES TIMES_PLAIN
 #define PACK PACK_PLAIN
 #define WIDE_SUMS 0
 #include "kernels/cpu/matmul.inc"

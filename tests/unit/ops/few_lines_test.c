@@ -118,6 +118,59 @@ static void test_halves_by_pairs(void **state) {
     }
 }
 
+/// Any numbers of an integer dtype, in any layout.
+static nd_tensor *integers(int64_t rows, int64_t columns, nd_dtype dtype) {
+    nd_auto nd_tensor *small = matrix(rows, columns, ND_I64);
+    nd_auto nd_tensor *noise =
+        nd_randint(nd_key_new((uint64_t)rand()), -40000, 40000, ND_SHAPE(rows, columns), ND_I64);
+    nd_auto nd_tensor *any = nd_add(small, noise);
+    nd_auto nd_tensor *cast = nd_cast(any, dtype);
+    if (below(2))
+        return nd_retain(cast);
+    nd_auto nd_tensor *turned = nd_transpose(cast, 0, 1);
+    nd_auto nd_tensor *dense = nd_contiguous(turned);
+    return nd_transpose(dense, 0, 1);
+}
+
+/// The lower bits of the sums.
+static nd_tensor *wrapped_sums(nd_dtype dtype) {
+    const int64_t m = nd_get_size(a, 0), k = nd_get_size(a, 1), n = nd_get_size(b, 1);
+    nd_auto nd_tensor *x_cast = nd_cast(a, ND_I64), *y_cast = nd_cast(b, ND_I64);
+    nd_auto nd_tensor *x_dense = nd_contiguous(x_cast), *y_dense = nd_contiguous(y_cast);
+    nd_auto nd_tensor *result = nd_zeros(ND_SHAPE(m, n), ND_I64);
+    const uint64_t *x = nd_get_data(x_dense), *y = nd_get_data(y_dense);
+    uint64_t *to = nd_get_data(result);
+    for (int64_t i = 0; i < m; i++)
+        for (int64_t j = 0; j < n; j++)
+            for (int64_t l = 0; l < k; l++)
+                to[i * n + j] += x[i * k + l] * y[l * n + j];
+    return nd_cast(result, dtype);
+}
+
+static void check_wrapped(void) {
+    for (int threads = 1; threads <= 3; threads += 2) {
+        assert_ok(nd_set_num_threads(threads));
+        nd_auto nd_tensor *product = nd_matmul(a, b);
+        assert_same(product, expected);
+    }
+}
+
+/// Of few rows, of short sums, and of what takes panels.
+static void test_integers_wrap(void **state) {
+    (void)state;
+    static const nd_dtype kinds[] = {ND_I8, ND_U8, ND_I16, ND_U16, ND_I32, ND_U64};
+    for (int i = 0; i < 3 * CASES; i++) {
+        const nd_dtype dtype = kinds[(size_t)i % COUNT_OF(kinds)];
+        const int64_t m = i / 6 % 3 ? 1 + below(9) : 1 + below(70), n = 1 + below(i % 4 ? 150 : 9);
+        const int64_t k = i / 6 % 4 ? 1 + below(70) : 1 + below(400);
+        a = integers(m, k, dtype);
+        b = integers(k, n, dtype);
+        expected = wrapped_sums(dtype);
+        on_every_isa(check_wrapped);
+        nd_release(a), nd_release(b), nd_release(expected);
+    }
+}
+
 /// An infinity makes those sums infinite that it is in, and no other; zeros behind the ends of lines
 /// are no factors.
 static void check_infinity(void) {
@@ -147,8 +200,11 @@ static void test_an_infinity_stays_in_its_sums(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        ND_TEST(test_few_rows_and_columns),          ND_TEST(test_few_rows_or_columns),
-        ND_TEST(test_halves_by_a_small_matrix),      ND_TEST(test_halves_by_pairs),
+        ND_TEST(test_few_rows_and_columns),
+        ND_TEST(test_few_rows_or_columns),
+        ND_TEST(test_halves_by_a_small_matrix),
+        ND_TEST(test_halves_by_pairs),
+        ND_TEST(test_integers_wrap),
         ND_TEST(test_an_infinity_stays_in_its_sums),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
