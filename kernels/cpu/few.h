@@ -20,8 +20,21 @@ static inline bool nd__product_is_of_few(const nd__product *p) {
     const int64_t step = by_rows ? p->a.column_stride : p->b.row_stride;
     if (p->b.column_stride == 1 && p->k <= ND__SHORT_SUM && lines * few * p->k <= ND__TINY_PRODUCT)
         return false;
-    return few >= 2 && few <= ND__FEW && p->k >= ND__LEAST_FEW_DEPTH &&
-           (lines <= ND__FEW || step == 1);
+    const int64_t most_lines = few == 1 ? 2 * ND__FEW : ND__FEW;
+    return few <= ND__FEW && p->k >= ND__LEAST_FEW_DEPTH && (lines <= most_lines || step == 1);
+}
+
+/// Whether it is a vector times a matrix of few columns that lie side by side, or as much the other way
+/// round: rows so short are no vectors.
+#define ND__MOST_INTERLEAVED 16
+static inline bool nd__product_is_interleaved(const nd__product *p) {
+    enum { LEAST_DEPTH = 64 };
+    const nd__matrix *matrix = p->n == 1 ? &p->a : &p->b;
+    const int64_t rows = p->n == 1 ? p->m : p->n;
+    const int64_t along = p->n == 1 ? matrix->column_stride : matrix->row_stride;
+    const int64_t across = p->n == 1 ? matrix->row_stride : matrix->column_stride;
+    return (p->m == 1 || p->n == 1) && p->k >= LEAST_DEPTH && rows > 1 && across == 1 &&
+           along >= rows && along <= ND__MOST_INTERLEAVED;
 }
 
 /// Rows of a product of 16-bit floats that are widened together, by at most so many

@@ -586,8 +586,8 @@ nd_status nd__cpu_matmul(const nd_kernel_call *call) {
         begin_copies(&work, &first, &by_copy))
         first = product_of(&work, 0);
     work.library = work.library && !nd__product_is_matvec(&first) && !is_small(&first, dtype) &&
-                   !is_of_pairs(&first, dtype) && !(batch == 1 && is_of_few(&first, dtype)) &&
-                   !is_for_widening(&first, dtype) &&
+                   !nd__product_is_interleaved(&first) && !is_of_pairs(&first, dtype) &&
+                   !(batch == 1 && is_of_few(&first, dtype)) && !is_for_widening(&first, dtype) &&
                    !(dtype == ND_F32 && nd__onednn_is_crowded(&first));
     if (work.library && batch == 1 && run_turned(&work, &first))
         return atomic_load(&work.status);

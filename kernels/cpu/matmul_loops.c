@@ -60,6 +60,12 @@
 #define COLUMN_ROWS 2048
 #define COLUMN_GRAIN 256
 
+/// Of a vector times a matrix of few columns that lie side by side: the most of those, elements of x
+/// that are repeated at a time, and of a piece of a long sum.
+#define MOST_INTERLEAVED ND__MOST_INTERLEAVED
+#define INTERLEAVED_DEPTH 128
+#define INTERLEAVED_PIECE ((int64_t)1 << 14)
+
 /// Multiplications up to which packing panels costs more than it gives (SMALL_DIRECT: where b need not be packed either); of such a product the longest sums, and the
 /// rows of one vector and, where b is read as it lies, vectors that are computed at once, of how many
 /// rows (SMALL_WIDE_ROWS: as many as there are registers for).

@@ -118,6 +118,35 @@ static void test_halves_by_pairs(void **state) {
     }
 }
 
+/// A window of more columns, all of whose others are NaN, or far from 0.
+static nd_tensor *window(int64_t rows, int64_t columns, int64_t pitch, nd_dtype dtype) {
+    nd_auto nd_tensor *values =
+        nd_randint(nd_key_new((uint64_t)rand()), -2, 3, ND_SHAPE(rows, columns), dtype);
+    const bool is_integer = dtype == ND_I16 || dtype == ND_I64;
+    nd_auto nd_tensor *wide = nd_full(ND_SHAPE(rows, pitch), is_integer ? 127 : NAN, dtype);
+    nd_tensor *result = nd_slice(wide, 0, columns, 1, 1);
+    assert_ok(nd_copy_(result, values));
+    return result;
+}
+
+static void test_a_vector_by_few_columns(void **state) {
+    (void)state;
+    for (int i = 0; i < 2 * CASES; i++) {
+        const nd_dtype dtype = dtypes[(size_t)i % COUNT_OF(dtypes)];
+        const int64_t n = 2 + below(15), pitch = i % 4 ? n : n + below(6);
+        const int64_t k = i % 9 ? 60 + below(200) : 30000 + below(9000);
+        nd_auto nd_tensor *columns = window(k, n, pitch, dtype);
+        a = i % 2 ? matrix(1, k, dtype) : nd_transpose(columns, 0, 1);
+        b = i % 2 ? nd_retain(columns) : matrix(k, 1, dtype);
+        bias = nd_randint(nd_key_new((uint64_t)rand()), -2, 3, ND_SHAPE(i % 2 ? n : 1), dtype);
+        expected = sums(NULL, dtype);
+        expected_sum = sums(bias, dtype);
+        on_every_isa(check_product);
+        nd_release(a), nd_release(b), nd_release(bias);
+        nd_release(expected), nd_release(expected_sum);
+    }
+}
+
 /// Any numbers of an integer dtype, in any layout.
 static nd_tensor *integers(int64_t rows, int64_t columns, nd_dtype dtype) {
     nd_auto nd_tensor *small = matrix(rows, columns, ND_I64);
@@ -200,11 +229,9 @@ static void test_an_infinity_stays_in_its_sums(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        ND_TEST(test_few_rows_and_columns),
-        ND_TEST(test_few_rows_or_columns),
-        ND_TEST(test_halves_by_a_small_matrix),
-        ND_TEST(test_halves_by_pairs),
-        ND_TEST(test_integers_wrap),
+        ND_TEST(test_few_rows_and_columns),          ND_TEST(test_few_rows_or_columns),
+        ND_TEST(test_halves_by_a_small_matrix),      ND_TEST(test_halves_by_pairs),
+        ND_TEST(test_a_vector_by_few_columns),       ND_TEST(test_integers_wrap),
         ND_TEST(test_an_infinity_stays_in_its_sums),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
