@@ -15,8 +15,12 @@
 /// Of the buffers of a box, on the stack, and of one operand's at most.
 #define ROOM_BYTES 49152
 #define MOST_BYTES 32768
-/// Of each of two buffers of a result that is computed along the operands.
+/// Of each of two buffers of a result that is computed along the operands; and as much of it as is used
+/// where all elements are small, of which as many lie across, and no fewer may.
 #define ALONG_BYTES 24576
+#define ALONG_BYTES_OF_SMALL 16384
+#define ACROSS_OF_SMALL 64
+#define SMALL_BYTES 2
 /// Of a run of neighbours on either side of a box.
 #define RUN_BYTES 512
 /// In elements: of bytes there would be no room for more.
@@ -24,9 +28,8 @@
 /// Rows of so many elements are long enough for a call each, in a box and without one.
 #define BOX_ROW 32
 #define LONG_ROW 32
-/// Of a result that is computed along the operands: bytes of an element, and of a row; and elements
-/// of the result's own rows.
-#define LEAST_TURNED_BYTES 4
+/// Of a result that is computed along the operands: bytes of a row, and elements of the result's own
+/// rows.
 #define LEAST_ALONG_BYTES 256
 #define LEAST_ACROSS 16
 /// How far apart the result's rows are not written in turns: in pages of their own, or places that
@@ -92,13 +95,12 @@ static int operands_in_rows(const nd_kernel_call *call, unsigned repeats, int ax
     return count;
 }
 
-/// Whether it takes less to turn the result round than both operands: rows are long, and elements
-/// not so small that rows take longer to begin than to turn.
+/// Whether it takes less to turn the result round than both operands: rows are long.
 static bool is_worth_going_along(const nd_kernel_call *call, unsigned repeats, int axis) {
     const int64_t bytes = nd__dtype_bytes(call->operand[call->noperands - 1].dtype);
-    return bytes >= LEAST_TURNED_BYTES && call->shape[axis] * bytes >= LEAST_ALONG_BYTES &&
-           call->shape[call->ndim - 1] >= LEAST_ACROSS &&
-           operands_in_rows(call, repeats, axis) == 2;
+    const int64_t across = bytes <= SMALL_BYTES ? ACROSS_OF_SMALL : LEAST_ACROSS;
+    return call->shape[axis] * bytes >= LEAST_ALONG_BYTES &&
+           call->shape[call->ndim - 1] >= across && operands_in_rows(call, repeats, axis) == 2;
 }
 
 /// Orders the axes as the operands lie, where rows along them are another axis than the result's.
@@ -209,8 +211,10 @@ static void choose_extents(boxes *b) {
     int64_t widest = 1;
     for (int i = 0; i < call->noperands; i++)
         widest = b->bytes[i] > widest ? b->bytes[i] : widest;
-    const int64_t most = b->room / (b->along ? b->bytes[0] : widest);
-    const int64_t wanted = least(RUN_BYTES / widest, LONGEST_RUN);
+    const bool is_small = b->along && widest <= SMALL_BYTES;
+    const int64_t room = is_small ? ALONG_BYTES_OF_SMALL : b->room;
+    const int64_t most = room / (b->along ? b->bytes[0] : widest);
+    const int64_t wanted = is_small ? ACROSS_OF_SMALL : least(RUN_BYTES / widest, LONGEST_RUN);
     for (int axis = 0; axis < call->ndim; axis++)
         b->extent[axis] = 1;
     for (int i = 0; i < call->noperands; i++)

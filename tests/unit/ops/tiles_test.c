@@ -4,8 +4,9 @@
 #include "tests/testing.h"
 #include <nd/nd.h>
 
-static const int64_t shapes[][3] = {{1, 64, 64},  {1, 130, 257}, {3, 17, 129}, {2, 8, 300},
-                                    {5, 100, 11}, {1, 16, 1024}, {70, 9, 8},   {2, 3, 1000}};
+static const int64_t shapes[][3] = {{1, 64, 64}, {1, 130, 257}, {3, 17, 129},
+                                    {2, 8, 300}, {5, 100, 11},  {1, 16, 1024},
+                                    {70, 9, 8},  {2, 3, 1000},  {1, 300, 130}};
 static const int orders[][3] = {{0, 2, 1}, {2, 1, 0}, {1, 2, 0}, {1, 0, 2}};
 
 /// Of a shape, whose axes lie in memory in another order.
