@@ -170,6 +170,34 @@ TURN_ANY(bits_64, turn_2_of_8, 2, turn_2_of_8, 2, turn_2_of_8, 2)
 
 // ------------------------------------------------------------------------- runs that lie together
 
+/// `count` elements, whose steps are literals where that makes vectors.
+#define MOVE_ELEMENTS(T)                                                                   \
+    static void move_##T(char *to_, int64_t to_step, const char *from_, int64_t from_step, \
+                         int64_t count) {                                                  \
+        const int64_t width = (int64_t)sizeof(T);                                          \
+        T *to = (T *)(void *)to_;                                                          \
+        const T *from = (const T *)(const void *)from_;                                    \
+        if (to_step == width && from_step == 2 * width)                                    \
+            ND__INDEPENDENT for (int64_t i = 0; i < count; i++) {                          \
+                to[i] = from[2 * i];                                                       \
+            }                                                                              \
+        else if (to_step == -width && from_step == width)                                  \
+            ND__INDEPENDENT for (int64_t i = 0; i < count; i++) {                          \
+                to[-i] = from[i];                                                          \
+            }                                                                              \
+        else if (to_step == 2 * width && from_step == width)                               \
+            for (int64_t i = 0; i < count; i++)                                            \
+                to[2 * i] = from[i];                                                       \
+        else                                                                               \
+            for (int64_t i = 0; i < count; i++)                                            \
+                *(T *)(void *)(to_ + i * to_step) =                                        \
+                    *(const T *)(const void *)(from_ + i * from_step);                     \
+    }
+MOVE_ELEMENTS(bits_8)
+MOVE_ELEMENTS(bits_16)
+MOVE_ELEMENTS(bits_32)
+MOVE_ELEMENTS(bits_64)
+
 /// `count` runs of so many bytes, by their first and last that make it up.
 #define MOVE_RUNS(T)                                                        \
     for (int64_t i = 0; i < count; i++, to += to_step, from += from_step) { \
@@ -185,11 +213,17 @@ typedef struct pair {
 
 static void move_runs(char *to, int64_t to_step, const char *from, int64_t from_step, int64_t count,
                       int64_t bytes) {
-    if (bytes <= 2)
-        MOVE_RUNS(uint8_t)
-    else if (bytes <= 4)
+    if (bytes == 4)
+        move_bits_32(to, to_step, from, from_step, count);
+    else if (bytes == 8)
+        move_bits_64(to, to_step, from, from_step, count);
+    else if (bytes == 1)
+        move_bits_8(to, to_step, from, from_step, count);
+    else if (bytes == 2)
+        move_bits_16(to, to_step, from, from_step, count);
+    else if (bytes == 3)
         MOVE_RUNS(uint16_t)
-    else if (bytes <= 8)
+    else if (bytes < 8)
         MOVE_RUNS(uint32_t)
     else if (bytes <= 16)
         MOVE_RUNS(uint64_t)
@@ -312,20 +346,24 @@ static void turn_place(int64_t width, const line *down, const line *across, char
         }
 }
 
-/// Runs of `bytes` bytes along the axes of the box.
-static void copy_runs(nd__box *box, int64_t bytes, char *to, const char *from) {
-    int longest = 0;
-    for (int i = 1; i < box->ndim; i++)
-        if (box->shape[i] > box->shape[longest])
-            longest = i;
+/// Runs of `bytes` bytes along the axes of the box, those along `axis` together.
+static void copy_runs(nd__box *box, int axis, int64_t bytes, char *to, const char *from) {
     int64_t count = 1, to_step = 0, from_step = 0, index[ND_MAX_DIMS] = {0};
     if (box->ndim > 0) {
-        count = box->shape[longest], to_step = box->to[longest], from_step = box->from[longest];
-        drop_axis(box, longest);
+        count = box->shape[axis], to_step = box->to[axis], from_step = box->from[axis];
+        drop_axis(box, axis);
     }
     do
         move_runs(to, to_step, from, from_step, count, bytes);
     while (next_place(box, index, &to, &from));
+}
+
+static int longest_axis(const nd__box *box) {
+    int longest = 0;
+    for (int i = 1; i < box->ndim; i++)
+        if (box->shape[i] > box->shape[longest])
+            longest = i;
+    return longest;
 }
 
 /// Walks the axis in the direction in which x ascends.
@@ -346,7 +384,7 @@ void ND_ISA_NAME(nd__cpu_box_copy)(const nd__box *given, int64_t width, char *to
         const int64_t run = box.shape[across] * width;
         drop_axis(&box, across);
         if (box.ndim == 0 || (run != 2 && run != 4 && run != 8)) {
-            copy_runs(&box, run, to, from);
+            copy_runs(&box, longest_axis(&box), run, to, from);
             return;
         }
         width = run;
@@ -356,8 +394,10 @@ void ND_ISA_NAME(nd__cpu_box_copy)(const nd__box *given, int64_t width, char *to
         ascend(&box, down, &to, &from);
     if (down == across)
         across = -1; // of none, or of one that was turned round
-    if (across < 0 && down < 0) {
-        copy_runs(&box, width, to, from);
+    // Nothing is turned: elements along the one axis, where it is long.
+    const int along = across < 0 ? down : across;
+    if (along < 0 || ((across < 0 || down < 0) && box.shape[along] >= LONG_ENOUGH)) {
+        copy_runs(&box, along < 0 ? longest_axis(&box) : along, width, to, from);
         return;
     }
     line rows, columns;

@@ -269,6 +269,15 @@ static bool lies_in_rows(const boxes *b, int i, int first, bool may_repeat) {
     return follows || repeats;
 }
 
+/// Whether x's elements lie nearest to each other along the axis along which the result's do.
+static bool lies_alike(const nd_kernel_call *call) {
+    const int64_t *strides = call->operand[1].strides, nearest = strides[call->ndim - 1];
+    for (int axis = 0; axis < call->ndim - 1; axis++)
+        if (strides[axis] != 0 && magnitude(strides[axis]) < magnitude(nearest))
+            return false;
+    return true;
+}
+
 static void choose_moved(boxes *b, unsigned repeats) {
     if (b->along) {
         const int64_t apart = b->call->operand[0].strides[b->call->ndim - 1] * b->bytes[0];
@@ -278,7 +287,7 @@ static void choose_moved(boxes *b, unsigned repeats) {
     }
     int64_t run, total = extent_total(b);
     int first = find_run(b, &run);
-    b->direct = run * DIRECT_ROWS >= total;
+    b->direct = run * DIRECT_ROWS >= total || (!b->body && lies_alike(b->call));
     b->moved[0] = run < BOX_ROW && run < total;
     if (b->moved[0])
         first = 0;

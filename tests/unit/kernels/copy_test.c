@@ -222,6 +222,58 @@ static void test_permuted_copies_of_every_size(void **state) {
                                    sizes[dtype]);
 }
 
+/// `count` runs of elements that lie `apart` from each other on both sides, backwards where that is
+/// negative: they are moved, and nothing is written between them.
+static void check_runs(nd_dtype dtype, int64_t count, int64_t run, int64_t to_apart,
+                       int64_t from_apart) {
+    const int64_t size = (int64_t)dtypes[dtype].size;
+    const int64_t to_length = ((count - 1) * llabs(to_apart) + run) * size;
+    const int64_t from_length = ((count - 1) * llabs(from_apart) + run) * size;
+    unsigned char *x = malloc((size_t)from_length), *out = malloc((size_t)to_length);
+    unsigned char *expected = malloc((size_t)to_length);
+    assert_true(x && out && expected);
+    for (int64_t i = 0; i < from_length; i++)
+        x[i] = (unsigned char)(i * 31 + i / 251);
+    memset(out, 0xA5, (size_t)to_length);
+    memset(expected, 0xA5, (size_t)to_length);
+    const int64_t to_first = to_apart < 0 ? (1 - count) * to_apart * size : 0;
+    const int64_t from_first = from_apart < 0 ? (1 - count) * from_apart * size : 0;
+    for (int64_t i = 0; i < count; i++)
+        memcpy(expected + to_first + i * to_apart * size, x + from_first + i * from_apart * size,
+               (size_t)(run * size));
+    nd_kernel_call call = {.op = ND_OP_clone, .noperands = 2, .ndim = run == 1 ? 1 : 2};
+    call.shape[0] = count;
+    call.operand[0] = (nd_operand){out + to_first, dtype, {to_apart, 1}};
+    call.operand[1] = (nd_operand){x + from_first, dtype, {from_apart, 1}};
+    if (run > 1)
+        call.shape[1] = run;
+    assert_int_equal(nd__cpu_launch(&call), ND_OK);
+    assert_memory_equal(out, expected, (size_t)to_length);
+    free(x);
+    free(out);
+    free(expected);
+}
+
+static void test_copies_of_runs_that_lie_apart(void **state) {
+    (void)state;
+    static const char *const isas[] = {NULL, "baseline", "x86_64_v3"};
+    static const nd_dtype widths[] = {ND_U8, ND_BF16, ND_F32, ND_I64};
+    static const int64_t counts[] = {1, 15, 100, 300, 700}, rests[] = {0, 1, 2, 5};
+    for (size_t isa = 0; isa < 3; isa++) {
+        if (!nd__cpu_use_isa(isas[isa]))
+            continue;
+        for (size_t w = 0; w < 4; w++)
+            for (size_t c = 0; c < 5; c++)
+                for (int64_t run = 1; run <= 36; run += run < 9 ? 1 : 9)
+                    for (int i = 0; i < 4 * 4 * 4; i++) {
+                        const int64_t to = run + rests[i & 3], from = run + rests[i >> 2 & 3];
+                        check_runs(widths[w], counts[c], run, i & 16 ? -to : to,
+                                   i & 32 ? -from : from);
+                    }
+    }
+    nd__cpu_use_isa(NULL);
+}
+
 static void test_copies_of_bytes_at_every_distance(void **state) {
     (void)state;
     enum { PAGE = 4096, MOST = 3 * PAGE };
@@ -251,6 +303,7 @@ int main(void) {
         ND_TEST(test_conversions_are_the_same_in_every_instruction_set),
         ND_TEST(test_permuted_copies),
         ND_TEST(test_permuted_copies_of_every_size),
+        ND_TEST(test_copies_of_runs_that_lie_apart),
         ND_TEST(test_copies_of_bytes_at_every_distance),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
