@@ -356,23 +356,72 @@ nd_tensor *nd_tensordot(const nd_tensor *a, const nd_tensor *b, int naxes, const
     return nd__contraction_run("tensordot", terms, 2, output, noutput);
 }
 
+/// Shorter rows of b are repeated rather than multiplied by one element of a each.
+#define KRON_ROW 64
+
+/// Axes of a Kronecker product that a and b are brought to first, bit i for axis i: the last ones while
+/// rows are short, and others where there would be too many axes in turns.
+static unsigned kron_joint_axes(int ndim, const int64_t *a_shape, const int64_t *b_shape) {
+    unsigned joint = 0;
+    int64_t row = 1; // of what is joint so far
+    int count = 0;
+    for (int i = 0; i < ndim; i++)
+        count += (a_shape[i] != 1) + (b_shape[i] != 1);
+    for (int i = ndim - 1; i >= 0; i--) {
+        const bool is_short = (row > 1 ? row : b_shape[i]) < KRON_ROW;
+        if (a_shape[i] == 1 || b_shape[i] == 1 || (!is_short && count <= ND_MAX_DIMS))
+            continue;
+        joint |= 1u << i;
+        count--;
+        row = is_short ? row * a_shape[i] * b_shape[i] : KRON_ROW;
+    }
+    return joint;
+}
+
+/// a and b with axes in turns, [a0, 1, a1, 1 ...] and [1, b0, 1, b1 ...], are broadcast.
+static nd_tensor *kron(const nd_tensor *a, const nd_tensor *b, int ndim, const int64_t *a_shape,
+                       const int64_t *b_shape, const int64_t *shape) {
+    const unsigned joint = kron_joint_axes(ndim, a_shape, b_shape);
+    int64_t of_a[2 * ND_MAX_DIMS], of_b[2 * ND_MAX_DIMS], tiles[ND_MAX_DIMS];
+    int count = 0;
+    nd_auto nd_tensor *wide = nd_reshape(a, ndim, a_shape);
+    for (int i = 0; i < ndim && wide; i++) {
+        const bool is_joint = joint >> i & 1;
+        tiles[i] = is_joint ? a_shape[i] : 1;
+        of_a[count] = is_joint ? shape[i] : a_shape[i];
+        of_b[count] = is_joint ? shape[i] : 1;
+        count += is_joint || a_shape[i] != 1;
+        if (!is_joint) {
+            of_a[count] = 1, of_b[count] = b_shape[i];
+            count += b_shape[i] != 1;
+            continue;
+        }
+        nd_tensor *next = nd_repeat(wide, b_shape[i], i);
+        nd_release(wide);
+        wide = next;
+    }
+    nd_auto nd_tensor *tiled = wide ? nd_tile(b, ndim, tiles) : NULL;
+    nd_auto nd_tensor *left = tiled ? nd_reshape(wide, count, of_a) : NULL;
+    nd_auto nd_tensor *right = left ? nd_reshape(tiled, count, of_b) : NULL;
+    nd_auto nd_tensor *product = right ? nd_mul(left, right) : NULL;
+    return product ? nd_reshape(product, ndim, shape) : NULL;
+}
+
 nd_tensor *nd_kron(const nd_tensor *a, const nd_tensor *b) {
     ND__ERROR_NAMED("kron");
     if (nd__operands_check_pair("kron", "a", a, "b", b) != ND_OK)
         return NULL;
     int ndim = a->ndim > b->ndim ? a->ndim : b->ndim;
-    int64_t a_shape[ND_MAX_DIMS], b_shape[ND_MAX_DIMS];
+    int64_t a_shape[ND_MAX_DIMS], b_shape[ND_MAX_DIMS], shape[ND_MAX_DIMS];
     for (int i = 0; i < ndim; i++) {
         int of_a = i - (ndim - a->ndim), of_b = i - (ndim - b->ndim);
         a_shape[i] = of_a < 0 ? 1 : a->shape[of_a];
         b_shape[i] = of_b < 0 ? 1 : b->shape[of_b];
+        if (!__builtin_mul_overflow(a_shape[i], b_shape[i], &shape[i]))
+            continue;
+        nd__error(ND_ERROR_SHAPE, "kron: %lld times %lld elements are too many",
+                  (long long)a_shape[i], (long long)b_shape[i]);
+        return NULL;
     }
-    nd_auto nd_tensor *wide = nd_reshape(a, ndim, a_shape);
-    for (int i = 0; i < ndim && wide; i++) {
-        nd_tensor *next = nd_repeat(wide, b_shape[i], i);
-        nd_release(wide);
-        wide = next;
-    }
-    nd_auto nd_tensor *tiles = nd_tile(b, ndim, a_shape);
-    return nd_mul(wide, tiles);
+    return kron(a, b, ndim, a_shape, b_shape, shape);
 }

@@ -265,6 +265,65 @@ static void test_einsum_sums_over_an_ellipsis(void **state) {
     assert_true(at_flat(sums, 2) == 8);
 }
 
+/// A tensor of random sizes and small whole numbers, which every dtype holds.
+static nd_tensor *small_numbers(int ndim, const int64_t *shape, nd_dtype dtype) {
+    float numbers[4096];
+    int64_t total = 1;
+    for (int i = 0; i < ndim; i++)
+        total *= shape[i];
+    assert_true(total <= 4096);
+    for (int64_t i = 0; i < total; i++)
+        numbers[i] = (float)(rand() % 11);
+    nd_auto nd_tensor *x = nd_from_data(numbers, ndim, shape, ND_F32);
+    return nd_cast(x, dtype);
+}
+
+/// Each element of a Kronecker product is that of a block of b times that of a.
+static void check_kron(const nd_tensor *a, int a_ndim, const int64_t *a_shape, const nd_tensor *b,
+                       int b_ndim, const int64_t *b_shape) {
+    const int ndim = a_ndim > b_ndim ? a_ndim : b_ndim;
+    nd_auto nd_tensor *product = nd_kron(a, b);
+    assert_handle(product);
+    assert_int_equal(nd_get_ndim(product), ndim);
+    for (int64_t flat = 0; flat < nd_get_numel(product); flat++) {
+        int64_t rest = flat, of_a = 0, of_b = 0, a_step = 1, b_step = 1;
+        for (int i = 0; i < ndim; i++) {
+            const int64_t rows = i < a_ndim ? a_shape[a_ndim - 1 - i] : 1;
+            const int64_t block = i < b_ndim ? b_shape[b_ndim - 1 - i] : 1, size = rows * block;
+            assert_int_equal(nd_get_shape(product)[ndim - 1 - i], size);
+            of_a += rest % size / block * a_step;
+            of_b += rest % size % block * b_step;
+            a_step *= rows;
+            b_step *= block;
+            rest /= size;
+        }
+        assert_true(at_flat(product, flat) == at_flat(a, of_a) * at_flat(b, of_b));
+    }
+}
+
+static void test_kronecker_products_of_any_sizes(void **state) {
+    (void)state;
+    static const nd_dtype dtypes[] = {ND_F32, ND_F64, ND_BF16, ND_I8, ND_I64};
+    for (int round = 0; round < 300; round++) {
+        int64_t shapes[2][ND_MAX_DIMS];
+        const nd_dtype dtype = dtypes[round % 5];
+        int ndim[2];
+        // Up to as many axes as there are; one of the last rows is long.
+        for (int k = 0; k < 2; k++) {
+            ndim[k] = rand() % (ND_MAX_DIMS + 1);
+            for (int i = 0; i < ndim[k]; i++)
+                shapes[k][i] = 1 + (ndim[k] < 4 ? rand() % 4 : rand() % 2);
+            if (ndim[k] > 0 && round % 7 == k)
+                shapes[k][ndim[k] - 1] = rand() % 2 ? 0 : 1 + rand() % 100;
+            if (ndim[k] > 5)
+                shapes[k][0] = 1;
+        }
+        nd_auto nd_tensor *a = small_numbers(ndim[0], shapes[0], dtype);
+        nd_auto nd_tensor *b = small_numbers(ndim[1], shapes[1], dtype);
+        check_kron(a, ndim[0], shapes[0], b, ndim[1], shapes[1]);
+    }
+}
+
 static void test_contractions_refuse(void **state) {
     (void)state;
     nd_auto nd_tensor *a = nd_ones(ND_SHAPE(2, 3), ND_F32);
@@ -318,6 +377,7 @@ int main(void) {
         ND_TEST(test_sums_before_products_do_not_overflow),
         ND_TEST(test_diagonals_and_grids_of_other_shapes),
         ND_TEST(test_einsum_sums_over_an_ellipsis),
+        ND_TEST(test_kronecker_products_of_any_sizes),
         ND_TEST(test_contractions_refuse),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
