@@ -4,6 +4,7 @@
 // square blocks are turned round in vectors; how far apart their rows and columns lie stands in two
 // tables, so that several axes are one row of a block. Runs of elements that lie behind each other
 // on both sides are moved as one: where they have the width of a larger element, as such.
+#include "kernels/cpu/bytes.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/rows.h"
 #include <string.h>
@@ -198,18 +199,10 @@ MOVE_ELEMENTS(bits_16)
 MOVE_ELEMENTS(bits_32)
 MOVE_ELEMENTS(bits_64)
 
-/// `count` runs of so many bytes, by their first and last that make it up.
-#define MOVE_RUNS(T)                                                        \
-    for (int64_t i = 0; i < count; i++, to += to_step, from += from_step) { \
-        T first, last;                                                      \
-        memcpy(&first, from, sizeof(T));                                    \
-        memcpy(&last, from + bytes - (int64_t)sizeof(T), sizeof(T));        \
-        memcpy(to, &first, sizeof(T));                                      \
-        memcpy(to + bytes - (int64_t)sizeof(T), &last, sizeof(T));          \
-    }
-typedef struct pair {
-    uint64_t numbers[2];
-} pair;
+// `count` runs of so many bytes, by their first and last that make it up.
+#define MOVE_RUNS(half)                                                   \
+    for (int64_t i = 0; i < count; i++, to += to_step, from += from_step) \
+        nd__bytes_ends_##half(to, from, (size_t)bytes);
 
 static void move_runs(char *to, int64_t to_step, const char *from, int64_t from_step, int64_t count,
                       int64_t bytes) {
@@ -222,13 +215,15 @@ static void move_runs(char *to, int64_t to_step, const char *from, int64_t from_
     else if (bytes == 2)
         move_bits_16(to, to_step, from, from_step, count);
     else if (bytes == 3)
-        MOVE_RUNS(uint16_t)
+        MOVE_RUNS(2)
     else if (bytes < 8)
-        MOVE_RUNS(uint32_t)
+        MOVE_RUNS(4)
     else if (bytes <= 16)
-        MOVE_RUNS(uint64_t)
+        MOVE_RUNS(8)
     else if (bytes <= 32)
-        MOVE_RUNS(pair)
+        MOVE_RUNS(16)
+    else if (bytes <= 64)
+        MOVE_RUNS(32)
     else
         for (int64_t i = 0; i < count; i++)
             memcpy(to + i * to_step, from + i * from_step, (size_t)bytes);

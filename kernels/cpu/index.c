@@ -41,6 +41,11 @@ TAKE_ROWS(take_rows_of_1, 1, memcpy)
 TAKE_ROWS(take_rows_of_2, 2, memcpy)
 TAKE_ROWS(take_rows_of_4, 4, memcpy)
 TAKE_ROWS(take_rows_of_8, 8, memcpy)
+TAKE_ROWS(take_rows_below_4, rows.bytes, nd__bytes_ends_2)
+TAKE_ROWS(take_rows_below_8, rows.bytes, nd__bytes_ends_4)
+TAKE_ROWS(take_rows_to_16, rows.bytes, nd__bytes_ends_8)
+TAKE_ROWS(take_rows_to_32, rows.bytes, nd__bytes_ends_16)
+TAKE_ROWS(take_rows_to_64, rows.bytes, nd__bytes_ends_32)
 TAKE_ROWS(take_rows_of_any, rows.bytes, nd__bytes_copy)
 
 // The same of rows whose elements, of so many bytes, do not lie one behind the other.
@@ -70,7 +75,12 @@ static take_function *take_function_of(const take_rows *rows, int64_t size) {
            : rows->bytes == 8 ? take_rows_of_8
            : rows->bytes == 2 ? take_rows_of_2
            : rows->bytes == 1 ? take_rows_of_1
-                              : take_rows_of_any;
+           : rows->bytes < 4  ? take_rows_below_4
+           : rows->bytes < 8  ? take_rows_below_8
+           : rows->bytes > 64 ? take_rows_of_any
+           : rows->bytes > 32 ? take_rows_to_64
+           : rows->bytes > 16 ? take_rows_to_32
+                              : take_rows_to_16;
 }
 
 static void take_range(void *context, int64_t begin, int64_t end) {
@@ -408,7 +418,24 @@ static nd_status gather_or_scatter(const nd_kernel_call *given) {
 }
 
 /// Rows of zeros are written before their ones, no more at once than stay near.
-#define ONE_HOT_BYTES 65536
+#define ONE_HOT_BYTES 16384
+
+// Ones of rows begin ... end - 1. False: an index is out of range.
+#define WRITE_ONES(T)                                                                          \
+    static bool write_ones_##T(char *out, uint64_t one, const int64_t *indices, int64_t count, \
+                               int64_t classes) {                                              \
+        T *row = (T *)(void *)out;                                                             \
+        for (int64_t i = 0; i < count; i++, row += classes) {                                  \
+            if ((uint64_t)indices[i] >= (uint64_t)classes)                                     \
+                return false;                                                                  \
+            row[indices[i]] = (T)one;                                                          \
+        }                                                                                      \
+        return true;                                                                           \
+    }
+WRITE_ONES(uint8_t)
+WRITE_ONES(uint16_t)
+WRITE_ONES(uint32_t)
+WRITE_ONES(uint64_t)
 
 static void one_hot_rows(void *context, int64_t begin, int64_t end) {
     index_work *work = (index_work *)context;
@@ -417,19 +444,20 @@ static void one_hot_rows(void *context, int64_t begin, int64_t end) {
     int64_t classes = call->attrs.i[1], bytes = nd__dtype_bytes(dtype), row = classes * bytes;
     int64_t most = row < ONE_HOT_BYTES ? ONE_HOT_BYTES / row : 1;
     const int64_t *indices = (const int64_t *)call->operand[1].data;
-    uint64_t one; // the first bytes are the element
+    uint64_t one = 0; // the first bytes are the element
     nd__encode(dtype, 1.0, 1, &one);
     while (begin < end) {
-        int64_t stop = end - begin < most ? end : begin + most;
+        int64_t count = end - begin < most ? end - begin : most;
         char *out = (char *)call->operand[0].data + begin * row;
-        memset(out, 0, (size_t)((stop - begin) * row));
-        for (; begin < stop; begin++, out += row) {
-            if (indices[begin] < 0 || indices[begin] >= classes) {
-                atomic_store(&work->out_of_range, true);
-                return;
-            }
-            memcpy(out + indices[begin] * bytes, &one, (size_t)bytes);
+        memset(out, 0, (size_t)(count * row));
+        if (!(bytes == 8   ? write_ones_uint64_t
+              : bytes == 4 ? write_ones_uint32_t
+              : bytes == 2 ? write_ones_uint16_t
+                           : write_ones_uint8_t)(out, one, indices + begin, count, classes)) {
+            atomic_store(&work->out_of_range, true);
+            return;
         }
+        begin += count;
     }
 }
 
