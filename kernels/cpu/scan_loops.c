@@ -1,4 +1,4 @@
-// Running sums, products and extrema of rows of f32, f64 and i64, several rows at once.
+// Running sums, products and extrema of rows of f32, f64, i64 and u64, several rows at once.
 //
 // One row is a chain in which each element waits for the one before it. Rows that lie side by side
 // are scanned in vectors, others four at a time, so that their chains overlap. Each row's results
@@ -93,6 +93,8 @@ ND__SCAN(larger_i64, int64_t, int64_t, ND__NEXT_LARGER)
 ND__SCAN(smaller_f32, float, float, next_smaller_float)
 ND__SCAN(smaller_f64, double, double, next_smaller_double)
 ND__SCAN(smaller_i64, int64_t, int64_t, ND__NEXT_SMALLER)
+ND__SCAN(larger_u64, uint64_t, uint64_t, ND__NEXT_LARGER)
+ND__SCAN(smaller_u64, uint64_t, uint64_t, ND__NEXT_SMALLER)
 
 const nd__scan ND_ISA_NAME(nd__cpu_scans)[ND__SCANS][ND_DTYPE_COUNT] = {
     [ND__SCAN_SUM] = {[ND_F32] = sum_f32, [ND_F64] = sum_f64, [ND_I64] = sum_64, [ND_U64] = sum_64},
@@ -100,6 +102,12 @@ const nd__scan ND_ISA_NAME(nd__cpu_scans)[ND__SCANS][ND_DTYPE_COUNT] = {
                           [ND_F64] = product_f64,
                           [ND_I64] = product_64,
                           [ND_U64] = product_64},
-    [ND__SCAN_LARGER] = {[ND_F32] = larger_f32, [ND_F64] = larger_f64, [ND_I64] = larger_i64},
-    [ND__SCAN_SMALLER] = {[ND_F32] = smaller_f32, [ND_F64] = smaller_f64, [ND_I64] = smaller_i64},
+    [ND__SCAN_LARGER] = {[ND_F32] = larger_f32,
+                         [ND_F64] = larger_f64,
+                         [ND_I64] = larger_i64,
+                         [ND_U64] = larger_u64},
+    [ND__SCAN_SMALLER] = {[ND_F32] = smaller_f32,
+                          [ND_F64] = smaller_f64,
+                          [ND_I64] = smaller_i64,
+                          [ND_U64] = smaller_u64},
 };

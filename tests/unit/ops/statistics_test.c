@@ -278,6 +278,47 @@ static void test_scans_of_every_dtype(void **state) {
     check_scan(LARGEST, x, 1);
 }
 
+/// Rows that are long, many, and side by side, in parts and whole, in every layout.
+static void test_long_scans_of_every_dtype(void **state) {
+    (void)state;
+    static const int64_t sizes[][2] = {{5, 1500}, {1, 5000}, {600, 9}, {700, 20}, {7, 300}};
+    for (size_t s = 0; s < COUNT_OF(sizes); s++)
+        for (int dtype = 0; dtype < ND_DTYPE_COUNT; dtype++)
+            for (int how = 0; how < LAYOUTS; how++) {
+                nd_auto nd_tensor *x =
+                    random_tensor((layout)how, 2, sizes[s], (nd_dtype)dtype, -1, 1);
+                for (int axis = 0; axis < 2; axis++)
+                    for (int what = 0; what < SCANS; what++)
+                        if (what != PRODUCT || sizes[s][axis] < 12 || is_float((nd_dtype)dtype))
+                            check_scan(what, x, axis);
+            }
+}
+
+/// NaN stays from where it stands, in every part; of zeros that are equal the first stays.
+static void test_scans_of_special_values(void **state) {
+    (void)state;
+    enum { ROWS = 6, N = 1300 };
+    static float numbers[ROWS][N];
+    static const nd_dtype floats[] = {ND_F16, ND_BF16, ND_F32, ND_F64};
+    for (int row = 0; row < ROWS; row++)
+        for (int i = 0; i < N; i++)
+            numbers[row][i] = i % 2 ? -0.0f : 0.0f;
+    numbers[1][3] = numbers[2][N - 1] = numbers[3][0] = numbers[4][700] = NAN;
+    numbers[5][600] = INFINITY;
+    for (size_t d = 0; d < COUNT_OF(floats); d++)
+        for (int turned = 0; turned < 2; turned++) {
+            nd_auto nd_tensor *dense = nd_from_data(numbers, ND_SHAPE(ROWS, N), ND_F32);
+            nd_auto nd_tensor *held = nd_cast(dense, floats[d]);
+            nd_auto nd_tensor *x = turned ? nd_transpose(held, 0, 1) : nd_retain(held);
+            for (int what = 0; what < SCANS; what++)
+                check_scan(what, x, turned ? 0 : 1);
+            nd_auto nd_tensor *most = nd_cummax(x, turned ? 0 : 1);
+            nd_auto nd_tensor *signs = nd_signbit(most);
+            nd_auto nd_tensor *any = nd_any(signs, 0, NULL, false);
+            assert_true(at_flat(any, 0) == 0);
+        }
+}
+
 /// PyTorch's numbers: the factors without one, with one zero and with two.
 static void test_products_with_zeros_have_gradients(void **state) {
     (void)state;
@@ -314,6 +355,8 @@ int main(void) {
         ND_TEST(test_statistics_of_nothing_and_of_scalars),
         ND_TEST(test_special_values),
         ND_TEST(test_scans_of_every_dtype),
+        ND_TEST(test_long_scans_of_every_dtype),
+        ND_TEST(test_scans_of_special_values),
         ND_TEST(test_products_with_zeros_have_gradients),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
