@@ -12,6 +12,10 @@
 #include <string.h>
 
 #define SHORT ND__ORDERED ///< rows up to here are not sorted by digits
+#define FEW 7             ///< elements that are compared each with each, in registers
+#define WIDE 8            ///< up to here numbers of 64 bits are no dearer to compare than of 32
+#define ROW_KEYS 512      ///< of short rows, read at once
+#define FEW_KEPT 24       ///< of a long row
 #define KEYS 256          ///< read at once
 #define COMPARED 64       ///< of them, with the last of those that are kept so far
 #define PIECE (1 << 16)   ///< of a row that threads share
@@ -214,29 +218,132 @@ static void write_positions(const sort_work *work, const pair *pairs, int64_t ro
         out[i * work->out_stride] = pairs[i].position;
 }
 
-/// A short row, in its order at once. False: the instruction set has no loop for it.
-static bool order_row(const sort_work *work, int64_t row) {
+// ---------------------------------------------------------------------------------------- short rows
+
+/// Each element's place among a few: how many come before it, which no branch depends on.
+static inline __attribute__((always_inline)) void rank_few(const uint64_t *keys, const int n,
+                                                           int64_t *ret_positions) {
+    int64_t places[FEW] = {0};
+    for (int later = 1; later < n; later++)
+        for (int i = 0; i < later; i++) {
+            const bool goes_before = keys[later] < keys[i];
+            places[i] += goes_before;
+            places[later] += !goes_before;
+        }
+    for (int i = 0; i < n; i++)
+        ret_positions[places[i]] = i;
+}
+
+static void order_row(const sort_work *work, const uint64_t *keys, int64_t *ret_positions) {
     const nd__sorting_loops *loops = nd__cpu_loops_now()->sorting;
-    if (!loops->order)
-        return false;
-    uint64_t keys[ND__ORDERED];
-    int64_t positions[ND__ORDERED];
-    read_keys(work, row_of(work->call, 1, row), 0, work->size, keys);
-    bool narrow = nd__dtype_bytes(work->call->operand[1].dtype) <= 4;
-    (narrow ? loops->order_narrow : loops->order)(keys, work->size, positions);
-    int64_t *out = (int64_t *)(void *)row_of(work->call, 0, row);
-    for (int64_t i = 0; i < work->kept; i++)
-        out[i * work->out_stride] = positions[i];
-    return true;
+    switch (work->size) {
+    case 1:
+        ret_positions[0] = 0;
+        return;
+    case 2:
+        rank_few(keys, 2, ret_positions);
+        return;
+    case 3:
+        rank_few(keys, 3, ret_positions);
+        return;
+    case 4:
+        rank_few(keys, 4, ret_positions);
+        return;
+    case 5:
+        rank_few(keys, 5, ret_positions);
+        return;
+    case 6:
+        rank_few(keys, 6, ret_positions);
+        return;
+    case FEW:
+        rank_few(keys, FEW, ret_positions);
+        return;
+    default:
+        (work->size > WIDE && nd__dtype_bytes(work->call->operand[1].dtype) <= 4
+             ? loops->order_narrow
+             : loops->order)(keys, work->size, ret_positions);
+    }
+}
+
+/// Whether rows are put in their order at once, by order_row().
+static bool is_ordered(const sort_work *work) {
+    const int64_t n = work->size;
+    return n <= SHORT && (n <= FEW || nd__cpu_loops_now()->sorting->order);
+}
+
+/// Keys of `rows` rows, one row behind the other. Where x's rows lie side by side, or are one, many
+/// elements are read in one go.
+static void read_rows(const sort_work *work, const char *x, int64_t apart, int64_t rows,
+                      uint64_t *ret_keys) {
+    const int64_t n = work->size, bytes = nd__dtype_bytes(work->call->operand[1].dtype);
+    uint64_t column[ROW_KEYS];
+    if (work->stride == 1 && apart == n) {
+        read_keys(work, x, 0, rows * n, ret_keys);
+    } else if (apart == 1 && rows > n) {
+        sort_work along = *work;
+        along.stride = 1;
+        for (int64_t i = 0; i < n; i++) {
+            read_keys(&along, x + i * work->stride * bytes, 0, rows, column);
+            for (int64_t row = 0; row < rows; row++)
+                ret_keys[row * n + i] = column[row];
+        }
+    } else {
+        for (int64_t row = 0; row < rows; row++)
+            read_keys(work, x + row * apart * bytes, 0, n, ret_keys + row * n);
+    }
+}
+
+/// Rows that lie `apart` from each other, in elements, in out and in x.
+static void order_rows(const sort_work *work, int64_t *out, int64_t out_apart, const char *x,
+                       int64_t x_apart, int64_t rows) {
+    const int64_t n = work->size, kept = work->kept;
+    const int64_t x_bytes = nd__dtype_bytes(work->call->operand[1].dtype);
+    const bool writes_all = kept == n && work->out_stride == 1;
+    uint64_t keys[ROW_KEYS];
+    while (rows > 0) {
+        const int64_t count = rows < ROW_KEYS / n ? rows : ROW_KEYS / n;
+        read_rows(work, x, x_apart, count, keys);
+        for (int64_t row = 0; row < count; row++, out += out_apart) {
+            int64_t positions[SHORT];
+            order_row(work, keys + row * n, writes_all ? out : positions);
+            for (int64_t i = 0; i < kept && !writes_all; i++)
+                out[i * work->out_stride] = positions[i];
+        }
+        x += count * x_apart * x_bytes;
+        rows -= count;
+    }
+}
+
+/// Those along the axis before the last together.
+static void order_range(const sort_work *work, int64_t begin, int64_t end) {
+    const nd_kernel_call *call = work->call;
+    const int before = call->ndim - 2;
+    const int64_t along = before < 0 ? 1 : call->shape[before];
+    while (begin < end) {
+        int64_t rows = along - begin % along;
+        rows = rows < end - begin ? rows : end - begin;
+        order_rows(work, (int64_t *)(void *)row_of(call, 0, begin),
+                   before < 0 ? 0 : call->operand[0].strides[before], row_of(call, 1, begin),
+                   before < 0 ? 0 : call->operand[1].strides[before], rows);
+        begin += rows;
+    }
+}
+
+/// Whether so few are kept that the others are only compared with the last of those. Of many that is no
+/// cheaper than to sort all, by as many digits as a key has.
+static bool is_selected(const sort_work *work) {
+    const int64_t many = nd__dtype_bytes(work->call->operand[1].dtype) > 4 ? 16 : 32;
+    return work->kept < work->size / 8 &&
+           (work->kept <= FEW_KEPT || work->kept < work->size / many);
 }
 
 static void sort_rows(void *context, int64_t begin, int64_t end) {
     sort_work *work = (sort_work *)context;
     int64_t n = work->size;
-    while (n <= SHORT && begin < end && order_row(work, begin))
-        begin++;
-    if (begin == end)
+    if (is_ordered(work)) {
+        order_range(work, begin, end);
         return;
+    }
     pair *pairs = (pair *)nd__cpu_scratch(2 * (size_t)n * sizeof *pairs);
     if (!pairs) {
         atomic_store(&work->no_memory, true);
@@ -244,7 +351,7 @@ static void sort_rows(void *context, int64_t begin, int64_t end) {
     }
     for (; begin < end; begin++) {
         const void *row = row_of(work->call, 1, begin);
-        bool few = n > SHORT && work->kept < n / 8;
+        bool few = n > SHORT && is_selected(work);
         if (few)
             select_pairs(work, row, pairs, pairs + n);
         else
@@ -325,7 +432,7 @@ static nd_status argsort(const nd_kernel_call *call) {
     int64_t rows = 1;
     for (int axis = 0; axis < last; axis++)
         rows *= call->shape[axis];
-    bool is_long = work.size >= 2 * PIECE && work.kept >= work.size / 8;
+    bool is_long = work.size >= 2 * PIECE && !is_selected(&work);
     if (is_long && rows < nd__cpu_threads()) {
         nd_status status = ND_OK;
         for (int64_t row = 0; row < rows && status == ND_OK; row++)

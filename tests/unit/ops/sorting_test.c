@@ -1,5 +1,6 @@
 // sort, argsort, topk and searchsorted against plain loops over every dtype and layout, and against
 // PyTorch; the places of NaN and of equal elements; long rows; what is refused.
+#include "tests/unit/ops/isas.h"
 #include "tests/unit/ops/torch_case.h"
 #include <nd/sorting.h>
 
@@ -106,6 +107,25 @@ static void test_sorting_of_rows_around_limits(void **state) {
                 random_values((layout)(s % EXPANDED), ND_SHAPE(2, sizes[s]), (nd_dtype)dtype);
             check_sorted(x, 1, s % 2);
         }
+}
+
+static void sort_many_short_rows(void) {
+    static const nd_dtype some[] = {ND_BOOL, ND_I8, ND_U64, ND_BF16, ND_F32, ND_F64};
+    for (int64_t n = 1; n <= 50; n += n < 10 ? 1 : 13)
+        for (size_t d = 0; d < COUNT_OF(some); d++)
+            for (int how = 0; how < LAYOUTS; how++) {
+                const int axis = rand() % 2;
+                const int64_t rows = n < 10 ? 300 : 30;
+                const int64_t shape[] = {axis == 1 ? rows : n, axis == 1 ? n : rows};
+                nd_auto nd_tensor *x = random_values((layout)how, 2, shape, some[d]);
+                check_sorted(x, axis, rand() % 2);
+            }
+}
+
+/// Short rows are read many at a time.
+static void test_sorting_of_many_short_rows(void **state) {
+    (void)state;
+    on_every_isa(sort_many_short_rows);
 }
 
 /// What threads share: every neighbour in order and every position once.
@@ -267,6 +287,7 @@ int main(void) {
         ND_TEST(test_sorting_of_every_dtype_and_layout),
         ND_TEST(test_sorting_of_longer_rows),
         ND_TEST(test_sorting_of_rows_around_limits),
+        ND_TEST(test_sorting_of_many_short_rows),
         ND_TEST(test_sorting_of_rows_in_order),
         ND_TEST(test_sorting_of_a_row_that_threads_share),
         ND_TEST(test_integers_beyond_doubles_are_sorted_exactly),
