@@ -213,29 +213,31 @@ static void make_parameters(const reduction_work *work, void *partials, int64_t 
     }
 }
 
-/// From a sum to the result.
+/// From a sum to the result, by the loops of elementwise operations.
 static void finish(const nd_kernel_call *call, const double *parameters, double *partials,
                    int64_t count) {
+    const nd__cpu_loops *loops = nd__cpu_loops_now();
     double number = call->attrs.f[0], divisor = (double)call->attrs.i[0];
     nd_op op = call->op;
+    char *all[] = {(char *)partials, (char *)partials, (char *)&divisor};
+    const int64_t strides[] = {1, 1, 0};
     if (op == ND_OP_var || op == ND_OP_std) {
         // Too few elements: 0 / 0 or a number / 0, as NumPy has it.
         divisor -= number;
         divisor = divisor > 0.0 ? divisor : 0.0;
     }
     if (op == ND_OP_mean || op == ND_OP_var || op == ND_OP_std)
-        for (int64_t i = 0; i < count; i++)
-            partials[i] /= divisor;
-    if (op == ND_OP_std || (op == ND_OP_norm && number == 2.0))
-        for (int64_t i = 0; i < count; i++)
-            partials[i] = sqrt(partials[i]);
-    else if (op == ND_OP_norm && number != 1.0)
+        loops->binary[ND_F64][ND_OP_div](count, all, strides, &call->attrs);
+    if (op == ND_OP_std || (op == ND_OP_norm && number == 2.0)) {
+        loops->unary[ND_F64][ND_OP_sqrt](count, all, strides, &call->attrs);
+    } else if (op == ND_OP_norm && number != 1.0) {
         for (int64_t i = 0; i < count; i++)
             partials[i] = pow(partials[i], 1.0 / number);
-    else if (op == ND_OP_logsumexp)
-        // An infinite or NaN maximum is the result.
-        for (int64_t i = 0; i < count; i++)
-            partials[i] = parameters[i] + (isfinite(parameters[i]) ? log(partials[i]) : 0.0);
+    } else if (op == ND_OP_logsumexp) {
+        loops->unary[ND_F64][ND_OP_log](count, all, strides, &call->attrs);
+        for (int64_t i = 0; i < count; i++) // an infinite or NaN maximum is the result
+            partials[i] = parameters[i] + (isfinite(parameters[i]) ? partials[i] : 0.0);
+    }
 }
 
 /// Finishes results [begin, end) and writes them, converted.

@@ -1,5 +1,6 @@
 // Statistics and scans of every dtype against plain loops over doubles and 64-bit integers: every
 // set of axes and layout, repeated elements, nothing, NaN and infinities.
+#include "tests/unit/ops/isas.h"
 #include "tests/unit/ops/values.h"
 #include <nd/autograd.h>
 
@@ -219,6 +220,54 @@ static void test_special_values(void **state) {
     assert_true(isnan(at_flat(most, 2)) && at_flat(most, 8) == INFINITY);
 }
 
+/// `x` along its first axis, as the dense rows that its columns are.
+static void check_columns(const nd_tensor *x) {
+    nd_auto nd_tensor *turned = nd_transpose(x, 0, 1);
+    nd_auto nd_tensor *rows = nd_clone(turned);
+    const int first = 0, second = 1;
+    nd_tensor *(*const exact[])(const nd_tensor *, int, const int *, bool) = {
+        nd_sum, nd_max, nd_min, nd_count_nonzero, nd_prod, nd_mean, nd_logsumexp};
+    for (size_t i = 0; i < COUNT_OF(exact); i++) {
+        nd_auto nd_tensor *a = exact[i](x, 1, &first, false);
+        nd_auto nd_tensor *b = exact[i](rows, 1, &second, false);
+        for (int64_t k = 0; k < nd_get_numel(a); k++)
+            assert_close("columns", at_flat(a, k), at_flat(b, k), i < 4 ? 0 : 8e-3, 0);
+    }
+    for (int order = 1; order <= 3; order++) {
+        nd_auto nd_tensor *a = nd_norm(x, order, 1, &first, false);
+        nd_auto nd_tensor *b = nd_norm(rows, order, 1, &second, false);
+        for (int64_t k = 0; k < nd_get_numel(a); k++)
+            assert_close("norm", at_flat(a, k), at_flat(b, k), 8e-3, 0);
+    }
+}
+
+static void every_count_of_rows(void) {
+    static const nd_dtype dtypes[] = {ND_F32, ND_F64, ND_BF16, ND_F16, ND_I64, ND_U8};
+    static const int64_t counts[] = {1, 2, 3, 4, 5, 6, 7, 63, 64, 65, 66, 130};
+    static float numbers[130 * 300];
+    for (size_t i = 0; i < COUNT_OF(numbers); i++)
+        numbers[i] = (float)(rand() % 3);
+    for (size_t d = 0; d < COUNT_OF(dtypes); d++)
+        for (size_t c = 0; c < COUNT_OF(counts); c++) {
+            nd_auto nd_tensor *dense = nd_from_data(numbers, ND_SHAPE(counts[c], 300), ND_F32);
+            nd_auto nd_tensor *x = nd_cast(dense, dtypes[d]);
+            if (is_float(dtypes[d])) {
+                set_element(nd_get_data(x), dtypes[d], 17, NAN);
+                set_element(nd_get_data(x), dtypes[d], (counts[c] - 1) * 300 + 18, -INFINITY);
+                set_element(nd_get_data(x), dtypes[d], (counts[c] - 1) * 300 + 19, INFINITY);
+            }
+            check_columns(x);
+            nd_auto nd_tensor *some = nd_slice(x, 3, INT64_MAX, 2, 1);
+            check_columns(some);
+        }
+}
+
+/// Columns of few rows have no sums of parts, and what is left of four rows goes together.
+static void test_columns_of_every_count_of_rows(void **state) {
+    (void)state;
+    on_every_isa(every_count_of_rows);
+}
+
 // ------------------------------------------------------------------------------------------ scans
 
 typedef nd_tensor *(*scan)(const nd_tensor *x, int axis);
@@ -354,6 +403,7 @@ int main(void) {
         ND_TEST(test_long_statistics),
         ND_TEST(test_statistics_of_nothing_and_of_scalars),
         ND_TEST(test_special_values),
+        ND_TEST(test_columns_of_every_count_of_rows),
         ND_TEST(test_scans_of_every_dtype),
         ND_TEST(test_long_scans_of_every_dtype),
         ND_TEST(test_scans_of_special_values),
