@@ -105,22 +105,28 @@ static nd_status write_frame(nd_tensor *result, const nd_tensor *x, int naxes,
     return status;
 }
 
+/// x's shape with what positive numbers add to its last naxes axes; false with an error.
+static bool padded_shape(const nd_tensor *x, int naxes, const int64_t *padding,
+                         int64_t *ret_shape) {
+    bool fits = true;
+    for (int i = 0; i < x->ndim; i++) {
+        const int64_t *of_axis = i < x->ndim - naxes ? NULL : padding + 2 * (i - x->ndim + naxes);
+        ret_shape[i] = x->shape[i];
+        for (int side = 0; side < 2 && of_axis; side++)
+            fits = fits && !__builtin_add_overflow(
+                               ret_shape[i], of_axis[side] > 0 ? of_axis[side] : 0, &ret_shape[i]);
+    }
+    if (!fits)
+        nd__error(ND_ERROR_SHAPE, "pad: an axis would have too many elements");
+    return fits;
+}
+
 /// Pads the last axes with a number, which negative numbers have cut before.
 static nd_tensor *pad_with_number(const nd_tensor *x, nd_number value, int naxes,
                                   const int64_t *padding) {
     int64_t shape[ND_MAX_DIMS];
-    bool fits = true;
-    for (int i = 0; i < x->ndim; i++) {
-        const int64_t *of_axis = i < x->ndim - naxes ? NULL : padding + 2 * (i - x->ndim + naxes);
-        shape[i] = x->shape[i];
-        for (int side = 0; side < 2 && of_axis; side++)
-            fits = fits && !__builtin_add_overflow(shape[i], of_axis[side] > 0 ? of_axis[side] : 0,
-                                                   &shape[i]);
-    }
-    if (!fits) {
-        nd__error(ND_ERROR_SHAPE, "pad: an axis would have too many elements");
+    if (!padded_shape(x, naxes, padding, shape))
         return NULL;
-    }
     nd_auto nd_tensor *number = nd__operands_number_like("pad", x, x->dtype, value);
     const nd_tensor *inputs[] = {number, x};
     nd_auto nd_tensor *result =
@@ -154,6 +160,70 @@ static nd_tensor *border(const nd_tensor *x, int axis, bool behind, int64_t coun
     for (int i = 0; i < x->ndim; i++)
         shape[i] = i == axis ? count : x->shape[i];
     return last ? nd_expand(last, x->ndim, shape) : NULL;
+}
+
+/// Copies `count` elements along an axis of a padded tensor, with all of its `shape` along the others, to
+/// places from `to` on; the first is at `from`, and the others follow `step` from each other. `window` is
+/// where the others begin.
+static nd_status copy_border(nd_tensor *result, const int64_t *shape, int64_t window, int axis,
+                             int64_t to, int64_t count, int64_t from, int64_t step) {
+    if (count == 0)
+        return ND_OK;
+    const int64_t along = nd__tensor_strides(result)[axis];
+    int64_t part[ND_MAX_DIMS], strides[ND_MAX_DIMS];
+    for (int i = 0; i < result->ndim; i++) {
+        part[i] = i == axis ? count : shape[i];
+        strides[i] = nd__tensor_strides(result)[i] * (i == axis ? step : 1);
+    }
+    nd_auto nd_tensor *elements = nd__tensor_view(
+        result, result->ndim, part, strides, nd__tensor_offset(result) + window + from * along);
+    if (!elements)
+        return nd_error_get_status();
+    nd_operand place = nd__shape_broadcast_operand(result, result->ndim, result->shape);
+    place.data = (char *)place.data + (window + to * along) * nd__dtype_bytes[result->dtype];
+    return nd__copy_to_operand("pad", &place, elements);
+}
+
+/// Pads with elements of x, which are copied to their place, from there along the last axis, what is
+/// there then along the one before it, and so on. Nothing is recorded.
+static nd_tensor *pad_in_place(const nd_tensor *x, int naxes, const int64_t *padding,
+                               nd_padding mode) {
+    int64_t shape[ND_MAX_DIMS];
+    if (!padded_shape(x, naxes, padding, shape))
+        return NULL;
+    nd_auto nd_tensor *result =
+        nd__tensor_result("pad", &x, 1, x->device, x->dtype, x->ndim, shape);
+    if (!result || result->numel == 0)
+        return nd_steal(&result);
+    const int64_t *strides = nd__tensor_strides(result);
+    int64_t window = 0; // where x begins
+    for (int i = 0; i < naxes; i++)
+        window += padding[2 * i] * strides[x->ndim - naxes + i];
+    for (int i = 0; i < x->ndim; i++)
+        shape[i] = x->shape[i];
+    nd_operand place = nd__shape_broadcast_operand(result, x->ndim, result->shape);
+    place.data = (char *)place.data + window * nd__dtype_bytes[x->dtype];
+    nd_status status = nd__copy_to_operand("pad", &place, x);
+    for (int i = naxes - 1; i >= 0 && status == ND_OK; i--) {
+        const int axis = x->ndim - naxes + i;
+        const int64_t before = padding[2 * i], behind = padding[2 * i + 1], size = x->shape[axis];
+        const bool reflects = mode == ND_PADDING_REFLECT, turns = mode == ND_PADDING_CIRCULAR;
+        const int64_t step = reflects ? -1 : turns ? 1 : 0, end = before + size;
+        window -= before * strides[axis];
+        status = copy_border(result, shape, window, axis, 0, before,
+                             reflects ? 2 * before
+                             : turns  ? size
+                                      : before,
+                             step);
+        if (status == ND_OK)
+            status = copy_border(result, shape, window, axis, end, behind,
+                                 reflects ? end - 2
+                                 : turns  ? before
+                                          : end - 1,
+                                 step);
+        shape[axis] = result->shape[axis];
+    }
+    return status == ND_OK ? nd_steal(&result) : NULL;
 }
 
 /// Pads axis by axis with elements of x.
@@ -196,6 +266,8 @@ nd_tensor *(nd_pad)(const nd_tensor *x, int naxes, const int64_t *padding, nd_nu
         result = !inner  ? NULL
                  : grows ? pad_with_number(inner, value, naxes, padding)
                          : nd_steal(&inner);
+    } else if (x->device.kind == ND_CPU && grows && !nd__record_wants_history(&x, 1)) {
+        result = pad_in_place(x, naxes, padding, mode);
     } else {
         result = pad_with_elements(x, naxes, padding, mode);
     }

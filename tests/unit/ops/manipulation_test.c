@@ -116,6 +116,61 @@ static void test_pad_of_every_dtype_and_layout(void **state) {
         }
 }
 
+/// Where a padded axis has its element from.
+static int64_t source_of(nd_padding mode, int64_t at, int64_t size) {
+    if (mode == ND_PADDING_REPLICATE)
+        return at < 0 ? 0 : at >= size ? size - 1 : at;
+    if (mode == ND_PADDING_CIRCULAR)
+        return (at + size) % size;
+    return at < 0 ? -at : at >= size ? 2 * (size - 1) - at : at;
+}
+
+/// With a gradient wanted, when it is a composition, and without.
+static void test_pad_with_elements_of_every_dtype_and_layout(void **state) {
+    (void)state;
+    static const nd_padding modes[] = {ND_PADDING_REFLECT, ND_PADDING_REPLICATE,
+                                       ND_PADDING_CIRCULAR};
+    for (int dtype = 0; dtype < ND_DTYPE_COUNT; dtype++)
+        for (int how = 0; how < LAYOUTS; how++)
+            for (int round = 0; round < 12; round++) {
+                const nd_padding mode = modes[round % 3];
+                const int naxes = 1 + rand() % 3;
+                int64_t shape[3], padding[6], padded[3];
+                for (int i = 0; i < 3; i++)
+                    shape[i] = 1 + rand() % 6;
+                for (int i = 0; i < 6; i++) {
+                    const int64_t most = mode == ND_PADDING_REFLECT    ? shape[i / 2] - 1
+                                         : mode == ND_PADDING_CIRCULAR ? shape[i / 2]
+                                                                       : 7;
+                    padding[i] = i / 2 < 3 - naxes ? 0 : rand() % (most + 1);
+                }
+                nd_auto nd_tensor *x = random_tensor((layout)how, 3, shape, (nd_dtype)dtype, -4, 4);
+                if (is_float((nd_dtype)dtype) && how == DENSE && round < 6)
+                    assert_ok(nd_set_requires_grad(x, true));
+                nd_auto nd_tensor *y = nd_pad(x, naxes, padding + 2 * (3 - naxes), 0, mode);
+                for (int i = 0; i < 3; i++)
+                    padded[i] = shape[i] + padding[2 * i] + padding[2 * i + 1];
+                assert_shape(y, 3, padded);
+                assert_true(nd_is_contiguous(y));
+                for (int64_t flat = 0; flat < nd_get_numel(y); flat++) {
+                    int64_t index[ND_MAX_DIMS];
+                    coordinates_of(3, padded, flat, index);
+                    for (int i = 0; i < 3; i++)
+                        index[i] = source_of(mode, index[i] - padding[2 * i], shape[i]);
+                    assert_true(at_flat(y, flat) == at(x, 3, index));
+                }
+            }
+    nd_auto nd_tensor *one = nd_zeros(ND_SHAPE(1), ND_U8);
+    nd_auto nd_tensor *huge = nd_expand(one, ND_SHAPE(INT64_MAX / 2));
+    assert_refused(nd_pad(huge, 1, COUNTS(INT64_MAX / 3, INT64_MAX / 3), 0, ND_PADDING_REFLECT),
+                   ND_ERROR_SHAPE, "pad: ");
+    assert_refused(nd_pad(huge, 1, COUNTS(INT64_MAX / 3, INT64_MAX / 3), 0, ND_PADDING_CIRCULAR),
+                   ND_ERROR_SHAPE, "pad: ");
+    nd_auto nd_tensor *none = nd_zeros(ND_SHAPE(0, 3), ND_F32);
+    nd_auto nd_tensor *wide = nd_pad(none, 1, COUNTS(2, 1), 0, ND_PADDING_REPLICATE);
+    assert_shape(wide, ND_SHAPE(0, 6));
+}
+
 /// Triangles of views of every dtype, wide and high, by a plain loop.
 static void test_triangles_of_every_dtype_and_layout(void **state) {
     (void)state;
@@ -294,6 +349,7 @@ int main(void) {
         ND_TEST(test_manipulation_of_nothing_and_of_integers),
         ND_TEST(test_repeat_fills_runs),
         ND_TEST(test_pad_of_every_dtype_and_layout),
+        ND_TEST(test_pad_with_elements_of_every_dtype_and_layout),
         ND_TEST(test_triangles_of_every_dtype_and_layout),
         ND_TEST(test_results_are_new),
         ND_TEST(test_manipulation_refuses),
