@@ -89,6 +89,7 @@ TURN(turn_16_of_4, uint32_t, 16, LOWER_16, UPPER_16)
 TURN(turn_8_of_4, uint32_t, 8, LOWER_8, UPPER_8)
 TURN(turn_8_of_8, uint64_t, 8, LOWER_8, UPPER_8)
 TURN(turn_4_of_8, uint64_t, 4, LOWER_4, UPPER_4)
+TURN(turn_16_of_2, uint16_t, 16, LOWER_16, UPPER_16)
 
 /// Blocks of 16, whose ends overlap, where there are many of them.
 static void turn_many_of_4(const turn *t, char *to, const char *from) {
@@ -160,11 +161,12 @@ static void turn_many_of_4(const turn *t, char *to, const char *from) {
             turn_single_##T(t, to, from);                                  \
     }
 TURN_ANY(bits_8, turn_16_of_1, 16, turn_8_of_1, 8, turn_4_of_1, 4)
-TURN_ANY(bits_16, turn_8_of_2, 8, turn_4_of_2, 4, turn_4_of_2, 4)
 #if defined(__AVX512F__)
+TURN_ANY(bits_16, turn_16_of_2, 16, turn_8_of_2, 8, turn_4_of_2, 4)
 TURN_ANY(bits_32, turn_many_of_4, 8, turn_4_of_4, 4, turn_2_of_4, 2)
 TURN_ANY(bits_64, turn_8_of_8, 8, turn_4_of_8, 4, turn_2_of_8, 2)
 #else
+TURN_ANY(bits_16, turn_8_of_2, 8, turn_4_of_2, 4, turn_4_of_2, 4)
 TURN_ANY(bits_32, turn_4_of_4, 4, turn_2_of_4, 2, turn_2_of_4, 2)
 TURN_ANY(bits_64, turn_2_of_8, 2, turn_2_of_8, 2, turn_2_of_8, 2)
 #endif
