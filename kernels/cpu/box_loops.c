@@ -390,12 +390,14 @@ void ND_ISA_NAME(nd__cpu_box_copy)(const nd__box *given, int64_t width, char *to
     if (down < 0 && (down = find_axis(&box, box.from, -width)) >= 0)
         ascend(&box, down, &to, &from);
     if (down == across)
-        across = -1; // of none, or of one that was turned round
-    // Nothing is turned: elements along the one axis, where it is long.
-    const int along = across < 0 ? down : across;
-    if (along < 0 || ((across < 0 || down < 0) && box.shape[along] >= LONG_ENOUGH)) {
-        copy_runs(&box, along < 0 ? longest_axis(&box) : along, width, to, from);
-        return;
+        across = -1;              // of none, or of one that was turned round
+    if (across < 0 || down < 0) { // nothing is turned: single elements along an axis that is long
+        int along = across < 0 ? down : across;
+        along = along < 0 || box.shape[along] < LONG_ENOUGH ? longest_axis(&box) : along;
+        if ((across < 0 && down < 0) || box.shape[along] >= LONG_ENOUGH) {
+            copy_runs(&box, along, width, to, from);
+            return;
+        }
     }
     line rows, columns;
     if (across < 0)
