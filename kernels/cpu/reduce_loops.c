@@ -27,6 +27,15 @@ static inline bool nd__has_dense_rows(const nd__reduction *plan) {
            (plan->elements == 1 || nd__last_stride(&plan->reduced) == 1);
 }
 
+typedef int64_t nd__wide_bits __attribute__((vector_size(8 * ND__LANES)));
+
+static inline double nd__product_of_lanes(nd__wide x) {
+    double product = x[0] * x[1];
+    for (int lane = 2; lane < ND__LANES; lane += 2)
+        product *= x[lane] * x[lane + 1];
+    return product;
+}
+
 typedef float narrow_twice __attribute__((vector_size(8 * ND__LANES)));
 typedef uint32_t words __attribute__((vector_size(8 * ND__LANES)));
 
