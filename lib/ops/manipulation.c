@@ -266,7 +266,7 @@ nd_tensor *(nd_pad)(const nd_tensor *x, int naxes, const int64_t *padding, nd_nu
         result = !inner  ? NULL
                  : grows ? pad_with_number(inner, value, naxes, padding)
                          : nd_steal(&inner);
-    } else if (x->device.kind == ND_CPU && grows && !nd__record_wants_history(&x, 1)) {
+    } else if (grows && !nd__record_wants_history(&x, 1)) {
         result = pad_in_place(x, naxes, padding, mode);
     } else {
         result = pad_with_elements(x, naxes, padding, mode);
