@@ -402,7 +402,8 @@ static int64_t argreduce_converted(const argreduction *a, const char *row) {
         if (count < ARG_CANDIDATES && begin + run < a->size)
             continue;
         int64_t best = a->reducer(values, count, 1);
-        memmove(values, (char *)values + (size_t)best * bytes, bytes);
+        if (best > 0) // a copy onto itself is none of memcpy()'s
+            memcpy(values, (char *)values + (size_t)best * bytes, bytes);
         positions[0] = positions[best];
         count = 1;
     }
