@@ -71,14 +71,19 @@ static void prepare_device(void) {
         nd_release(nd_zeros(ND_SHAPE(1), ND_F32));
 }
 
-static void start_computing(long then_wait_ns) {
+/// Threads that do this, until they have said as often that they have begun, or have done it once.
+static void start(void *(*run)(void *), unsigned times) {
     pthread_t thread;
-    prepare_device();
     for (int i = 0; i < COMPUTING; i++)
-        if (pthread_create(&thread, NULL, compute, NULL) != 0)
+        if (pthread_create(&thread, NULL, run, NULL) != 0)
             _exit(3);
-    while (atomic_load(&started) < COMPUTING)
+    while (atomic_load(&started) < times)
         nap(10000);
+}
+
+static void start_computing(long then_wait_ns) {
+    prepare_device();
+    start(compute, COMPUTING);
     nap(then_wait_ns);
 }
 
@@ -139,15 +144,10 @@ static void *multiply_large(void *data) {
 /// Beside products of a new kind, which threads of the library's own share, by a thread that has had
 /// oneDNN compute.
 static void exit_beside_shared_products(long wait_ns) {
-    pthread_t thread;
     nd_set_num_threads(2);
     if (!multiply(33, 40, 33))
         _exit(2);
-    for (int i = 0; i < COMPUTING; i++)
-        if (pthread_create(&thread, NULL, multiply_large, NULL) != 0)
-            _exit(3);
-    while (atomic_load(&started) < COMPUTING)
-        nap(10000);
+    start(multiply_large, COMPUTING);
     nap(wait_ns);
     atomic_store(&ending, true);
     exit(0);
@@ -177,12 +177,7 @@ static void *multiply_always(void *data) {
 }
 
 static void fork_beside_known_products(long times) {
-    pthread_t thread;
-    for (int i = 0; i < COMPUTING; i++)
-        if (pthread_create(&thread, NULL, multiply_always, NULL) != 0)
-            _exit(3);
-    while (atomic_load(&started) < 100)
-        nap(10000);
+    start(multiply_always, 100);
     for (long i = 0; i < times; i++) {
         pid_t child = fork();
         if (child == 0)
