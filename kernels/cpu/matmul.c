@@ -28,9 +28,6 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#if ND_ISA_X86
-#include <cpuid.h>
-#endif
 
 /// What a product costs beside its multiplications, 16 of which cost one.
 #define PRODUCT_COST 128
@@ -516,28 +513,13 @@ static bool is_of_few(const nd__product *p, nd_dtype dtype) {
     return dtype == ND_F32 && p->m < p->n && p->n > ND__FEW && p->a.column_stride != 1;
 }
 
-#if ND_ISA_X86
-/// AMX, by which a library multiplies bf16. The question is asked once: a virtual machine answers late.
-static bool has_tiles_of_halves(void) {
-    enum { UNKNOWN, NO, YES, AMX_BF16 = 1 << 22 };
-    static _Atomic int known;
-    int answer = atomic_load_explicit(&known, memory_order_relaxed);
-    if (answer == UNKNOWN) {
-        unsigned eax, ebx, ecx, edx;
-        const bool has = __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) && (edx & AMX_BF16);
-        answer = has ? YES : NO;
-        atomic_store_explicit(&known, answer, memory_order_relaxed);
-    }
-    return answer == YES;
-}
-#endif
-
 /// Whether the loops compute a product of bf16 by pairs, and as fast as a library.
 static bool is_of_pairs(const nd__product *p, nd_dtype dtype) {
 #if ND_ISA_X86
     return dtype == ND_BF16 && has_wide_vectors() && __builtin_cpu_supports("avx512bf16") &&
            nd__pairs_suit(p) &&
-           (p->m <= ND__MOST_NARROW || p->n <= ND__MOST_NARROW || !has_tiles_of_halves());
+           (p->m <= ND__MOST_NARROW || p->n <= ND__MOST_NARROW ||
+            !nd__onednn_has_tiles_of_halves());
 #else
     (void)p;
     (void)dtype;

@@ -13,6 +13,9 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/auxv.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 
 /// Below these the portable product is faster.
 #define LEAST_F32 16384
@@ -92,6 +95,24 @@ int64_t nd__onednn_least_bytes(void) {
         return LEAST_BYTES;
 #endif
     return INT64_MAX;
+}
+
+/// The processor is asked once: a virtual machine answers late.
+bool nd__onednn_has_tiles_of_halves(void) {
+#if defined(__x86_64__)
+    enum { UNKNOWN, NO, YES, AMX_BF16 = 1 << 22 };
+    static _Atomic int known;
+    int answer = atomic_load_explicit(&known, memory_order_relaxed);
+    if (answer == UNKNOWN) {
+        unsigned eax, ebx, ecx, edx;
+        const bool has = __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) && (edx & AMX_BF16);
+        answer = has ? YES : NO;
+        atomic_store_explicit(&known, answer, memory_order_relaxed);
+    }
+    return answer == YES;
+#else
+    return false;
+#endif
 }
 
 /// By the loops that were chosen, which are AVX2's where oneDNN's code is: before nd__onednn_enter()
@@ -343,6 +364,9 @@ int64_t nd__onednn_least_product(nd_dtype dtype) {
 }
 int64_t nd__onednn_least_bytes(void) {
     return INT64_MAX;
+}
+bool nd__onednn_has_tiles_of_halves(void) {
+    return false;
 }
 bool nd__onednn_is_crowded(const nd__product *product) {
     (void)product;

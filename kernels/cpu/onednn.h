@@ -55,6 +55,9 @@ int64_t nd__onednn_least_product(nd_dtype dtype);
 /// The same of 8-bit integers that are added up in 32.
 int64_t nd__onednn_least_bytes(void);
 
+/// Whether oneDNN multiplies bf16 by tiles (AMX).
+bool nd__onednn_has_tiles_of_halves(void);
+
 /// Lines a multiple of so many bytes apart share few places of the nearest cache.
 #define ND__CROWDED_BYTES 2048
 /// Whether oneDNN reads so many lines that share places of a cache, across them and without a copy, that
