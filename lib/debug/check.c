@@ -11,7 +11,7 @@
 
 /// What is wrong with a shard; NULL: nothing.
 static const char *check_shard(nd_shard *shard, nd_manager *manager) {
-    uint64_t live = 0, tracked = 0, temporary = 0, capped = 0, own[ND__KIND_PLACES] = {0};
+    uint64_t live = 0, tracked = 0, temporary = 0, uncapped = 0, own[ND__KIND_PLACES] = {0};
     const char *broken = NULL;
     shard = nd__shard_lock_in(shard, manager);
     for (int list = 0; list < 2; list++) {
@@ -22,7 +22,7 @@ static const char *check_shard(nd_shard *shard, nd_manager *manager) {
             tracked += (uint64_t)list;
             bool away = (nd__object_flags(object) & ND__TEMP) != 0;
             temporary += away;
-            capped += !away && !(object->type->flags & ND__TYPE_UNCAPPED);
+            uncapped += !away && (object->type->flags & ND__TYPE_UNCAPPED);
             if (object->previous != previous)
                 broken = "a link points to the wrong neighbour";
             if (nd__atomic_load(&object->shard, relaxed) != shard)
@@ -38,8 +38,8 @@ static const char *check_shard(nd_shard *shard, nd_manager *manager) {
     const nd__counters *count = &shard->count;
     if (live != count->live || tracked != count->tracked)
         broken = "the number of objects is wrong";
-    if (temporary != count->temporary || capped != count->capped)
-        broken = "the number of objects that are away from shard, or that a cap counts, is wrong";
+    if (temporary != count->temporary || uncapped != count->uncapped)
+        broken = "the number of objects that are away from home, or beyond a cap, is wrong";
     if (count->created + count->arrived !=
         count->freed + count->collected + count->departed + count->live)
         broken = "created + arrived is not freed + collected + departed + live";

@@ -44,8 +44,8 @@ typedef struct nd__memory_callback nd__memory_callback;
 
 /// What happened to the objects of a shard, or of a manager. Every member is a uint64_t.
 typedef struct nd__counters {
-    uint64_t live, tracked, capped,
-        temporary; ///< attached objects: all, tracked, those a cap counts, temp-attached
+    /// Attached objects: all, tracked, temp-attached, and the others that a cap does not count.
+    uint64_t live, tracked, temporary, uncapped;
     uint64_t created, arrived, departed, freed, collected, escaped;
     uint64_t freed_bytes;
     uint64_t own_bytes[ND__KIND_PLACES];

@@ -248,11 +248,11 @@ void nd__member_return(nd_object *object) {
         nd_object_release(home);
 }
 
-/// Whether a piece of garbage in `shard` is tracked, capped, and charged for nothing, as most is.
+/// Whether a piece of garbage in `shard` is tracked, at home, and charged for nothing, as most is.
 static inline bool is_usual_garbage(const nd_shard *shard, const nd_object *object) {
     return nd__object_shard(object) == shard &&
            (nd__object_flags(object) & (ND__TRACKED | ND__TEMP)) == ND__TRACKED &&
-           !(object->type->flags & (ND__TYPE_UNCAPPED | ND__TYPE_ACCOUNTED));
+           !(object->type->flags & ND__TYPE_ACCOUNTED);
 }
 
 /// Takes usual garbage at the front of `objects` out of its list as long as the next one is a
@@ -283,11 +283,11 @@ static size_t unlink_neighbours(nd_shard *shard, nd_object *const *objects, size
 }
 
 /// As nd__member_die for a run of garbage at the front of `objects` that is in `shard`; counters
-/// are written once. Returns how many that were; *ret_temporary says whether some have origins.
+/// are written once. What caps do not count is green, so none of that is among it. Returns how many that were; *ret_temporary says whether some have origins.
 static size_t unlink_run(nd_shard *shard, nd_object *const *objects, size_t count,
                          nd_thread *thread, bool *ret_temporary) {
     const nd__listener *listener = nd__trace_listener();
-    uint64_t tracked = 0, temporary = 0, uncapped = 0, bytes = 0;
+    uint64_t tracked = 0, temporary = 0, bytes = 0;
     size_t i = 0;
     while (i < count && nd__object_shard(objects[i]) == shard) {
         size_t neighbours = listener ? 0 : unlink_neighbours(shard, objects + i, count - i);
@@ -301,7 +301,6 @@ static size_t unlink_run(nd_shard *shard, nd_object *const *objects, size_t coun
         tracked += (flags & ND__TRACKED) != 0;
         nd__atomic_store(&object->shard, NULL, release);
         temporary += (flags & ND__TEMP) != 0;
-        uncapped += !(flags & ND__TEMP) && (type_flags & ND__TYPE_UNCAPPED);
         if (__builtin_expect(listener != NULL, 0))
             listener->died(object, shard->manager, true);
         if (__builtin_expect(type_flags & ND__TYPE_ACCOUNTED, 0)) {
@@ -316,7 +315,6 @@ static size_t unlink_run(nd_shard *shard, nd_object *const *objects, size_t coun
     left->live -= i;
     left->tracked -= tracked;
     left->temporary -= temporary;
-    left->capped -= i - temporary - uncapped;
     left->collected += i;
     thread->collected_objects += i;
     thread->collected_bytes += bytes;

@@ -49,10 +49,10 @@ nd__member_count(nd_shard *shard, nd_object *object, uint32_t flags, uint32_t ty
     count->live += one;
     if (flags & ND__TRACKED)
         count->tracked += one;
-    if (flags & ND__TEMP)
+    if (__builtin_expect(flags & ND__TEMP, 0))
         count->temporary += one;
-    else if (!(type_flags & ND__TYPE_UNCAPPED))
-        count->capped += one;
+    else if (type_flags & ND__TYPE_UNCAPPED)
+        count->uncapped += one;
     if (type_flags & ND__TYPE_ACCOUNTED) {
         const nd_accounted *account = (const nd_accounted *)object;
         count->own_bytes[account->kind] += one * account->bytes;
@@ -154,7 +154,9 @@ void nd__member_shrink_account(nd_object *object, uint64_t bytes);
 
 /// Whether a cap has no room for one more, under the lock of the manager's first shard.
 static inline bool nd__member_cap_refuses(const nd_shard *shard, const nd_object *object) {
-    uint64_t cap = shard->manager->cap;
-    return cap && shard->count.capped >= cap && !(object->type->flags & ND__TYPE_UNCAPPED);
+    const uint64_t cap = shard->manager->cap;
+    const nd__counters *count = &shard->count;
+    return cap && count->live - count->temporary - count->uncapped >= cap &&
+           !(object->type->flags & ND__TYPE_UNCAPPED);
 }
 #endif

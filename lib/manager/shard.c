@@ -163,9 +163,9 @@ static void append(nd_object **first, nd_object **last, nd_object *next_first,
 void nd__shard_move_counts(nd__counters *lost, nd__counters *won) {
     won->live += lost->live;
     won->tracked += lost->tracked;
-    won->capped += lost->capped;
+    won->uncapped += lost->uncapped;
     won->temporary += lost->temporary;
-    lost->live = lost->tracked = lost->capped = lost->temporary = 0;
+    lost->live = lost->tracked = lost->uncapped = lost->temporary = 0;
     for (int kind = 0; kind < ND__KIND_PLACES; kind++) {
         won->own_bytes[kind] += lost->own_bytes[kind];
         lost->own_bytes[kind] = 0;
