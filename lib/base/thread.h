@@ -22,19 +22,24 @@ typedef struct nd_thread nd_thread;
 struct nd_thread {
     _Atomic uint32_t writing; ///< 1 while inside the gate; the collector waits for 0
     _Atomic uint32_t fences;  ///< 1: was seen to fence for itself at the gate, as it always will
-    uint32_t gate_depth;
+    union {
+        struct {
+            bool registered;    ///< in the registry
+            bool owns_gate;     ///< this thread has closed the gate
+            bool is_destroying; ///< a loop further up destroys the objects on `dead`
+            bool cutting;       ///< its collection frees garbage: what dies now counts as collected
+            uint32_t gate_depth; ///< of nd__gate_enter, nested
+        };
+        uint64_t state; ///< these, as the one word that they are (nd__thread_is_idle)
+    };
     uint32_t number; ///< counts up from the first thread's 0
     uint32_t
-        lock_id; ///< whom locks are biased to (biased_lock.h), no other thread's ever; 0: none is
-    bool registered;     ///< in the registry
-    bool unlisted;       ///< never to be registered (again)
-    bool end_awaited;    ///< the key is set: thread_exit will run
-    bool owns_gate;      ///< this thread has closed the gate
-    bool is_destroying;  ///< a loop further up destroys the objects on `dead`
-    uint8_t nested_code; ///< code of the program's that such loops run, nested (user_code.h)
-    bool collecting;     ///< a collection runs on this thread: further requests are deferred
-    bool cutting;        ///< that collection is freeing garbage: what dies now counts as collected
-    struct nd_cut *cut;  ///< while that cuts the edges of its garbage; else NULL
+        lock_id;   ///< whom locks are biased to (biased_lock.h), no other thread's ever; 0: none is
+    bool unlisted; ///< never to be registered (again)
+    bool end_awaited;        ///< the key is set: thread_exit will run
+    uint8_t nested_code;     ///< code of the program's that such loops run, nested (user_code.h)
+    bool collecting;         ///< a collection runs on this thread: further requests are deferred
+    struct nd_cut *cut;      ///< while it is cutting the edges of its garbage; else NULL
     bool in_memory_callback; ///< a callback for memory under pressure runs: no other is called
     bool in_callback; ///< a callback that a device runs (then also destroying): what dies is left
     uint32_t dead_taken; ///< of what others left to destroy: so many are not destroyed yet (dead.h)
@@ -73,6 +78,15 @@ static inline nd_thread *nd__thread(void) {
     if (__builtin_expect(!thread->registered, 0))
         nd__thread_register(thread);
     return thread;
+}
+
+/// Whether a thread is registered, and neither destroys objects, nor cuts garbage, nor is inside the
+/// gate, nor has closed it: as almost every release finds it, which asks this at once.
+static inline bool nd__thread_is_idle(const nd_thread *thread) {
+    _Static_assert(offsetof(nd_thread, registered) == offsetof(nd_thread, state) &&
+                       __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+                   "the lowest byte");
+    return thread->state == 1;
 }
 
 /// Has what the thread keeps given back when it ends, in the next round of its keys' destructors.

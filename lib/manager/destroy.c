@@ -131,25 +131,25 @@ static bool finalize_dead(nd_object *object) {
     return count != 1 && !(count > ND__COUNT_LIMIT && nd__object_released_beyond(object, count));
 }
 
+/// What a plain object may have of flags, and a plain tensor that the collector may see.
+static const uint32_t PLAIN_BITS = ND__CLASS_BITS | ND__USER | ND__SMALL | ND__LENT;
+static const uint32_t TENSOR_BITS = ND__CLASS_BITS | ND__LENT | ND__TRACKED;
+
 /// True for what has nothing to be done for it but to leave its manager and be freed: green, in no
 /// table, without a finalizer.
 static bool is_plain(const nd_object *object) {
-    const uint32_t plain = ND__CLASS_BITS | ND__USER | ND__SMALL | ND__LENT;
-    return !(nd__object_flags(object) & ~plain) && !object->type->finalize;
+    return !(nd__object_flags(object) & ~PLAIN_BITS) && !object->type->finalize;
+}
+
+/// True for a tensor that the collector may see and which is plain apart from that.
+static bool is_tracked_tensor(const nd_object *object) {
+    return (object->type->flags & ND__TYPE_TENSOR) && !(nd__object_flags(object) & ~TENSOR_BITS);
 }
 
 /// What a release does that was the last one, or met a count beyond.
 static void release_last(nd_object *object, uint32_t count) {
     if (count == 1 || nd__object_released_beyond(object, count))
         nd__destroy_died(object);
-}
-
-/// True for a tensor that the collector may see and which is plain apart from that. Not while this
-/// thread cuts garbage, which counts the edges that it clears.
-static bool is_tracked_tensor(const nd_object *object, const nd_thread *thread) {
-    const uint32_t bits = ND__CLASS_BITS | ND__LENT | ND__TRACKED;
-    return (object->type->flags & ND__TYPE_TENSOR) && !(nd__object_flags(object) & ~bits) &&
-           !thread->cut;
 }
 
 /// A plain or tracked tensor and, when this was its last tensor, the storage: out of their manager
@@ -160,11 +160,16 @@ static bool is_tracked_tensor(const nd_object *object, const nd_thread *thread) 
 /// candidate (one in steps would hold it), and none can find it once it is in no list, as nothing
 /// leads to what has a count of zero. Hence its edges need not be cleared there one by one: they are
 /// released after the gate, and what dies of that waits in the thread's list of the dead.
-static inline __attribute__((always_inline)) void
-destroy_with_storage(nd_object *object, nd_shard *shard, nd_thread *thread, bool tracked) {
+///
+/// `idle`: but for this, and for the gate, the thread is known to be.
+static inline __attribute__((always_inline)) void destroy_with_storage(nd_object *object,
+                                                                       nd_shard *shard,
+                                                                       nd_thread *thread,
+                                                                       bool tracked, bool idle) {
+    const bool cutting = !idle && thread->cutting;
     nd_object *storage = nd__object_storage(object), *left = NULL;
     if (shard)
-        nd__member_die(shard, object, ND__TYPE_TENSOR | ND__TYPE_ACCOUNTED, thread);
+        nd__member_die(shard, object, ND__TYPE_OF_TENSORS, thread, cutting);
     nd__stored *borrower =
         tracked && nd__borrow_is_borrower((nd__stored *)object) ? (nd__stored *)object : NULL;
     if (borrower) {
@@ -186,13 +191,15 @@ destroy_with_storage(nd_object *object, nd_shard *shard, nd_thread *thread, bool
     }
     bool both = count == 1 && is_plain(storage);
     if (both && together)
-        nd__member_die(shard, storage, storage->type->flags, thread);
+        nd__member_die(shard, storage, storage->type->flags, thread, cutting);
     if (shard)
         nd__shard_unlock(shard);
     // Inside the gate: a base that is closed shows its storage to a collection.
     if (__builtin_expect(borrower != NULL, 0))
         left = nd__borrow_end(borrower);
-    if (tracked)
+    if (tracked && idle)
+        nd__gate_leave_idle(thread);
+    else if (tracked)
         nd__gate_leave_as(thread);
     if (both)
         destroy_object(storage);
@@ -215,7 +222,7 @@ destroy_with_storage(nd_object *object, nd_shard *shard, nd_thread *thread, bool
 static void destroy_dead(nd_object *object, nd_thread *thread) {
     if (__builtin_expect(is_plain(object), 1)) {
         if (object->type->flags & ND__TYPE_TENSOR) {
-            destroy_with_storage(object, nd__shard_lock_of(object), thread, false);
+            destroy_with_storage(object, nd__shard_lock_of(object), thread, false, false);
             return;
         }
         nd__member_unlink(object);
@@ -224,8 +231,9 @@ static void destroy_dead(nd_object *object, nd_thread *thread) {
         free_unlinked(object);
         return;
     }
-    if (is_tracked_tensor(object, thread) && nd__gate_try_enter_as(thread)) {
-        destroy_with_storage(object, nd__shard_lock_of(object), thread, true);
+    // Not while this thread cuts garbage, which counts the edges that it clears.
+    if (is_tracked_tensor(object) && !thread->cut && nd__gate_try_enter_as(thread)) {
+        destroy_with_storage(object, nd__shard_lock_of(object), thread, true, false);
         return;
     }
     if (nd__object_flags(object) & ND__HAS_WEAK)
@@ -280,16 +288,16 @@ static inline __attribute__((always_inline)) void end_destruction(nd_thread *thr
     thread->is_destroying = false;
 }
 
-/// Locks the shard of an object of which this is the only reference, if it is of the kind that
-/// nd__destroy_alone destroys; `tracked`: inside the gate. NULL, and nothing is locked, if it is
-/// not.
-static inline nd_shard *lock_alone(nd_object *object, const nd_thread *thread, bool tracked) {
+/// Locks the shard of an object of which this is the only reference, if it has no other bits than
+/// those; that of a tracked one inside the gate. NULL, and nothing is locked, if it is none such.
+static inline __attribute__((always_inline)) nd_shard *lock_alone(nd_object *object,
+                                                                  uint32_t bits) {
     nd_shard *shard = nd__shard_lock_of_hot(object);
     if (!shard)
         return NULL;
     // Once more: a walk may have given it to somebody, who may have let it go again, weakly held.
     uint64_t word = nd__atomic_load(&object->word, acquire);
-    if ((uint32_t)word == 1 && (tracked ? is_tracked_tensor(object, thread) : is_plain(object))) {
+    if (__builtin_expect((uint32_t)word == 1 && !(nd__object_flags(object) & ~bits), 1)) {
         nd__atomic_store(&object->word, word - 1, relaxed);
         return shard;
     }
@@ -315,7 +323,7 @@ static bool add_dead_alone(nd_thread *thread, nd_object *object) {
     if (alone) {
         nd__checked_death(object);
         nd__atomic_store(&object->word, word - 1, relaxed);
-        nd__member_die(shard, object, object->type->flags, thread);
+        nd__member_die(shard, object, object->type->flags, thread, thread->cutting);
     }
     nd__shard_unlock(shard);
     if (alone) {
@@ -325,39 +333,55 @@ static bool add_dead_alone(nd_thread *thread, nd_object *object) {
     return alone;
 }
 
-/// The release of a plain object, or a tracked tensor, of which this is the only reference: without
-/// a locked decrement, since the lock that its death takes anyway keeps everybody else from taking
-/// a count. Who has none gets one from a weak reference, which such an object has not, or from a
-/// walk over its manager, under that lock; a collection in steps takes it in such a walk. False:
-/// nothing was done, because it is no such object.
-bool nd__destroy_alone(nd_object *object) {
-    nd_thread *thread = nd__thread();
-    if (thread->is_destroying)
-        return add_dead_alone(thread, object);
-    bool tracked = !is_plain(object);
-    if (tracked && !(is_tracked_tensor(object, thread) && nd__gate_try_enter_as(thread)))
+/// That of a tracked tensor, on an idle thread.
+static inline bool destroy_tracked_alone(nd_object *object, nd_thread *thread) {
+    if (!nd__gate_try_enter_idle(thread))
         return false;
-    nd_shard *shard = lock_alone(object, thread, tracked);
+    nd_shard *shard = lock_alone(object, TENSOR_BITS);
     if (!shard) {
-        if (tracked)
-            nd__gate_leave_as(thread);
+        nd__gate_leave_as(thread);
         return false;
     }
     nd__checked_death(object);
     thread->is_destroying = true;
-    if (tracked) {
-        destroy_with_storage(object, shard, thread, true);
-    } else if (object->type->flags & ND__TYPE_TENSOR) {
-        destroy_with_storage(object, shard, thread, false);
-    } else {
-        nd__member_die(shard, object, object->type->flags, thread);
-        nd__shard_unlock(shard);
-        if (object->type->clear)
-            object->type->clear(object);
-        free_unlinked(object);
-    }
-    end_destruction(thread);
+    destroy_with_storage(object, shard, thread, true, true);
     return true;
+}
+
+/// That of a plain object, on an idle thread.
+static inline bool destroy_plain_alone(nd_object *object, nd_thread *thread) {
+    nd_shard *shard = lock_alone(object, PLAIN_BITS);
+    if (!shard)
+        return false;
+    nd__checked_death(object);
+    thread->is_destroying = true;
+    if (object->type->flags & ND__TYPE_TENSOR) {
+        destroy_with_storage(object, shard, thread, false, true);
+        return true;
+    }
+    nd__member_die(shard, object, object->type->flags, thread, false);
+    nd__shard_unlock(shard);
+    if (object->type->clear)
+        object->type->clear(object);
+    free_unlinked(object);
+    return true;
+}
+
+/// The release of a plain object, or a tracked tensor, of which this is the only reference: without
+/// a locked decrement, since the lock that its death takes anyway keeps everybody else from taking
+/// a count. Who has none gets one from a weak reference, which such an object has not, or from a
+/// walk over its manager, under that lock; a collection in steps takes it in such a walk. False:
+/// nothing was done, because it is no such object, or because others have a part in the release.
+bool nd__destroy_alone(nd_object *object) {
+    nd_thread *thread = &nd__thread_record;
+    if (__builtin_expect(!nd__thread_is_idle(thread), 0))
+        return nd__thread()->is_destroying && add_dead_alone(thread, object);
+    const bool destroyed = is_plain(object)            ? destroy_plain_alone(object, thread)
+                           : is_tracked_tensor(object) ? destroy_tracked_alone(object, thread)
+                                                       : false;
+    if (destroyed)
+        end_destruction(thread);
+    return destroyed;
 }
 
 void nd__destroy_end(nd_thread *thread, bool outermost) {

@@ -31,9 +31,9 @@ static void tell_of_birth(const nd_object *object, const nd_manager *manager) {
 }
 
 /// Of an object that is still private.
-static inline uint32_t mark_tracked(nd_object *object) {
+static inline uint32_t mark_tracked(nd_object *object, uint32_t type_flags) {
     uint32_t flags = nd__object_flags(object);
-    if (!(object->type->flags & (ND_TYPE_GREEN | ND__TYPE_UNTRACKED))) {
+    if (!(type_flags & (ND_TYPE_GREEN | ND__TYPE_UNTRACKED))) {
         flags |= ND__TRACKED;
         nd__atomic_store(&object->flags, flags, relaxed);
     }
@@ -63,11 +63,14 @@ __attribute__((cold, noinline)) static nd_status refuse_beyond_cap(nd_shard *sha
                      object->type->name, manager->name, (unsigned long long)cap);
 }
 
-static inline __attribute__((always_inline)) nd_status
-publish(nd_object *object, nd_object *storage, nd__stored *view, nd_manager *manager) {
+/// `type_flags`: of the object's type, which may be known beforehand.
+static inline __attribute__((always_inline)) nd_status publish(nd_object *object,
+                                                               uint32_t type_flags,
+                                                               nd_object *storage, nd__stored *view,
+                                                               nd_manager *manager) {
     if (__builtin_expect(nd__thread_record.in_callback, 0))
         return nd__callback_error(object->type->name);
-    uint32_t flags = mark_tracked(object);
+    uint32_t flags = mark_tracked(object, type_flags);
     nd_shard *shard = nd__shard_lock_to_fill(manager);
     if (__builtin_expect(!nd__manager_open(manager), 0))
         shard = lock_to_fill_above(shard, manager);
@@ -77,7 +80,7 @@ publish(nd_object *object, nd_object *storage, nd__stored *view, nd_manager *man
         nd__member_enter(shard, storage, nd__object_flags(storage));
     if (view)
         nd__borrow_begin(shard, view);
-    nd__member_enter(shard, object, flags);
+    nd__member_enter_as(shard, object, flags, type_flags);
     shard->count.created += storage ? 2 : 1;
     // Under the lock: as soon as it is given up, somebody may close the object, and the storage
     // with it.
@@ -97,15 +100,15 @@ publish(nd_object *object, nd_object *storage, nd__stored *view, nd_manager *man
 }
 
 nd_status nd__member_publish(nd_object *object, nd_manager *manager) {
-    return publish(object, NULL, NULL, manager);
+    return publish(object, object->type->flags, NULL, NULL, manager);
 }
 
 nd_status nd__member_publish_view(nd__stored *view, nd_manager *manager) {
-    return publish(&view->accounted.header, NULL, view, manager);
+    return publish(&view->accounted.header, ND__TYPE_OF_TENSORS, NULL, view, manager);
 }
 
 nd_status nd__member_publish_both(nd_object *object, nd_object *storage, nd_manager *manager) {
-    return publish(object, storage, NULL, manager);
+    return publish(object, object->type->flags, storage, NULL, manager);
 }
 
 static void track_locked(nd_shard *shard, nd_object *object) {
@@ -146,7 +149,7 @@ bool nd__member_publish_beside(nd_object *object, nd_object *neighbour, void *sl
         nd__shard_unlock(shard);
         return false;
     }
-    uint32_t flags = mark_tracked(object);
+    uint32_t flags = mark_tracked(object, object->type->flags);
     nd__member_enter(shard, object, flags);
     shard->count.created++;
     if (slot) {
@@ -188,7 +191,8 @@ void nd__member_unlink(nd_object *object) {
     nd_shard *shard = nd__shard_lock_of(object);
     if (!shard)
         return;
-    nd__member_die(shard, object, object->type->flags, nd__thread());
+    nd_thread *thread = nd__thread();
+    nd__member_die(shard, object, object->type->flags, thread, thread->cutting);
     nd__shard_unlock(shard);
     if (nd__object_flags(object) & ND__TEMP)
         nd__origin_forget(object);

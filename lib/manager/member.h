@@ -59,10 +59,16 @@ nd__member_count(nd_shard *shard, nd_object *object, uint32_t flags, uint32_t ty
     }
 }
 
-static inline void nd__member_enter(nd_shard *shard, nd_object *object, uint32_t flags) {
+/// The flags of its type may be known beforehand.
+static inline __attribute__((always_inline)) void
+nd__member_enter_as(nd_shard *shard, nd_object *object, uint32_t flags, uint32_t type_flags) {
     nd__member_list_insert(shard, object, nd__member_list_of(flags));
-    nd__member_count(shard, object, flags, object->type->flags, 1);
+    nd__member_count(shard, object, flags, type_flags, 1);
     nd__atomic_store(&object->shard, shard, release);
+}
+
+static inline void nd__member_enter(nd_shard *shard, nd_object *object, uint32_t flags) {
+    nd__member_enter_as(shard, object, flags, object->type->flags);
 }
 
 static inline void nd__member_leave(nd_shard *shard, nd_object *object, uint32_t flags) {
@@ -70,20 +76,21 @@ static inline void nd__member_leave(nd_shard *shard, nd_object *object, uint32_t
     nd__member_count(shard, object, flags, object->type->flags, UINT64_MAX);
 }
 
-/// Takes a dead object out of its shard: list, counters, bytes. The flags of its type may be known
-/// beforehand.
-static inline __attribute__((always_inline)) void
-nd__member_die(nd_shard *shard, nd_object *object, uint32_t type_flags, nd_thread *thread) {
+/// Takes a dead object out of its shard: list, counters, bytes. The flags of its type, and whether
+/// the thread is `cutting`, may be known beforehand.
+static inline __attribute__((always_inline)) void nd__member_die(nd_shard *shard, nd_object *object,
+                                                                 uint32_t type_flags,
+                                                                 nd_thread *thread, bool cutting) {
     const uint32_t flags = nd__object_flags(object);
     nd__member_list_remove(shard, object, nd__member_list_of(flags));
     nd__member_count(shard, object, flags, type_flags, UINT64_MAX);
     const nd__listener *listener = nd__trace_listener();
     if (__builtin_expect(listener != NULL, 0))
-        listener->died(object, shard->manager, thread->cutting);
+        listener->died(object, shard->manager, cutting);
     const nd_accounted *account =
         (type_flags & ND__TYPE_ACCOUNTED) ? (const nd_accounted *)object : NULL;
     const uint64_t bytes = account ? account->bytes : 0;
-    if (__builtin_expect(thread->cutting, 0)) {
+    if (__builtin_expect(cutting, 0)) {
         shard->count.collected++;
         thread->collected_objects++;
         thread->collected_bytes += bytes;

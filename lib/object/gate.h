@@ -29,10 +29,9 @@ extern _Atomic bool nd__gate_writers_fence; ///< writers fence for themselves
 __attribute__((cold)) bool nd__gate_try_enter_slowly(nd_thread *thread);
 __attribute__((cold)) void nd__gate_leave_unlisted(void);
 
-static inline bool nd__gate_try_enter_as(nd_thread *thread) {
-    if (__builtin_expect(thread->gate_depth > 0 || thread->owns_gate || !thread->registered ||
-                             nd__atomic_load(&nd__gate_writers_fence, relaxed),
-                         0))
+/// Of one that is idle (nd__thread_is_idle).
+static inline bool nd__gate_try_enter_idle(nd_thread *thread) {
+    if (__builtin_expect(nd__atomic_load(&nd__gate_writers_fence, relaxed), 0))
         return nd__gate_try_enter_slowly(thread);
     nd__atomic_store(&thread->writing, 1, relaxed);
     nd__atomic_compiler_fence();
@@ -42,6 +41,18 @@ static inline bool nd__gate_try_enter_as(nd_thread *thread) {
     }
     nd__atomic_store(&thread->writing, 0, release);
     return false;
+}
+
+/// After that, of a thread that is inside once.
+static inline void nd__gate_leave_idle(nd_thread *thread) {
+    thread->gate_depth = 0;
+    nd__atomic_store(&thread->writing, 0, release);
+}
+
+static inline bool nd__gate_try_enter_as(nd_thread *thread) {
+    if (__builtin_expect(thread->gate_depth > 0 || thread->owns_gate || !thread->registered, 0))
+        return nd__gate_try_enter_slowly(thread);
+    return nd__gate_try_enter_idle(thread);
 }
 
 static inline void nd__gate_leave_as(nd_thread *thread) {

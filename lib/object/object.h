@@ -50,6 +50,8 @@ enum {
     /// counted), a graph's arena.
     ND__TYPE_UNCAPPED = 1u << 12,
     ND__TYPE_UNTRACKED = 1u << 11, ///< can be tracked, but starts green until nd__member_track
+    /// All that the type of tensors has.
+    ND__TYPE_OF_TENSORS = ND__TYPE_TENSOR | ND__TYPE_ACCOUNTED | ND__TYPE_UNTRACKED,
 };
 
 /// One version of the count word. A retain adds one, together with the count.
@@ -153,17 +155,26 @@ void nd__object_discard(void *object);
 /// False: new objects get no creation site even where calls record one.
 extern bool nd__object_sites_enabled;
 
-/// Fills the header in memory from nd__block_new; cannot fail.
-static inline nd_object *nd__object_begin(const nd_type *type, void *memory) {
+/// Fills the header in memory from nd__block_new, with these flags (of which one may be
+/// ND__TRACKED); cannot fail.
+static inline nd_object *nd__object_begin_as(const nd_type *type, uint32_t flags, void *memory) {
     nd_object *object = memory;
-    uint32_t flags; // plainly: nobody else has it
-    memcpy(&flags, &object->flags, sizeof flags);
-    memset(memory, 0, sizeof *object);
-    atomic_init(&object->flags, flags & ND__CLASS_BITS);
+    uint32_t class; // plainly: nobody else has it
+    memcpy(&class, &object->flags, sizeof class);
     atomic_init(&object->word, ND__VERSION_STEP + 1);
     object->type = type;
+    atomic_init(&object->shard, NULL);
+    object->previous = NULL;
+    object->next = NULL;
     object->site = nd__object_sites_enabled ? nd__site : NULL;
+    const uint64_t flags_and_index = (class & ND__CLASS_BITS) | flags;
+    _Static_assert(offsetof(nd_object, gc_index) == offsetof(nd_object, flags) + sizeof flags,
+                   "as one word");
+    memcpy((char *)object + offsetof(nd_object, flags), &flags_and_index, sizeof flags_and_index);
     return object;
+}
+static inline nd_object *nd__object_begin(const nd_type *type, void *memory) {
+    return nd__object_begin_as(type, 0, memory);
 }
 
 static inline uint32_t nd__object_flags(const nd_object *object) {

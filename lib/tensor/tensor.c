@@ -26,7 +26,7 @@ const nd_type nd__tensor_type = {
     .size = sizeof(nd_type),
     .version = 1,
     .name = "tensor",
-    .flags = ND__TYPE_TENSOR | ND__TYPE_ACCOUNTED | ND__TYPE_UNTRACKED,
+    .flags = ND__TYPE_OF_TENSORS,
     .traverse = tensor_traverse,
     .clear = tensor_clear,
 };
@@ -115,13 +115,17 @@ static inline __attribute__((always_inline)) nd_tensor *describe(nd_object *obje
     return x;
 }
 
-/// What becomes a tensor without data of its own: a header alone. NULL with an error.
-static inline __attribute__((always_inline)) nd_object *new_bare(int ndim) {
+/// What becomes a tensor without data of its own: a header alone, with the flags of objects that it
+/// begins with. NULL with an error.
+static inline __attribute__((always_inline)) nd_object *new_bare(int ndim, uint32_t flags) {
     // A block that is at hand is taken inline.
     void *block = nd__block_new(tensor_size(ndim));
-    return __builtin_expect(block != NULL, 1)
-               ? nd__object_begin(&nd__tensor_type, block)
-               : nd__object_new_bare(&nd__tensor_type, tensor_size(ndim));
+    if (__builtin_expect(block != NULL, 1))
+        return nd__object_begin_as(&nd__tensor_type, flags, block);
+    nd_object *object = nd__object_new_bare(&nd__tensor_type, tensor_size(ndim));
+    if (object)
+        nd__atomic_store(&object->flags, nd__object_flags(object) | flags, relaxed);
+    return object;
 }
 
 static inline nd_device device_of(const nd_storage *storage) {
@@ -136,7 +140,7 @@ static inline void shape_contiguous(nd_tensor *x, int ndim, const int64_t *shape
 
 nd_tensor *nd__tensor_on(nd_manager *manager, nd_storage *storage, nd_dtype dtype, int ndim,
                          const int64_t *shape, int64_t numel) {
-    nd_object *object = new_bare(ndim);
+    nd_object *object = new_bare(ndim, 0);
     if (__builtin_expect(!object, 0)) {
         nd__storage_discard(storage, manager);
         return NULL;
@@ -210,7 +214,7 @@ nd_tensor *nd__tensor_view(const nd_tensor *x, int ndim, const int64_t *shape,
 }
 
 /// What becomes a view of x, and where it belongs. It is to hold `base` (may be NULL), which is kept
-/// for it, and the storage of x, which is not: no user code may run before view_end() follows. NULL
+/// for it and has the collector see it, and the storage of x, which is not: no user code may run before view_end() follows. NULL
 /// with an error.
 static inline __attribute__((always_inline)) nd_tensor *
 view_begin(const nd_tensor *x, int ndim, nd_tensor *base, nd_place *ret_place) {
@@ -218,7 +222,7 @@ view_begin(const nd_tensor *x, int ndim, nd_tensor *base, nd_place *ret_place) {
     if (base)
         nd__object_keep(base); // what runs below may part it from x
     *ret_place = nd__place_begin(&operand, 1);
-    nd_object *object = nd__tensor_storage(x) ? new_bare(ndim) : NULL;
+    nd_object *object = nd__tensor_storage(x) ? new_bare(ndim, base ? ND__TRACKED : 0) : NULL;
     if (__builtin_expect(object && !nd__object_is_closing(x), 1))
         return (nd_tensor *)object;
     if (object) {
@@ -246,10 +250,6 @@ view_end(nd_tensor *view, const nd_tensor *x, int ndim, int64_t numel, bool cont
                                 .contiguous = contiguous,
                                 .base = base,
                             });
-    if (base) {
-        uint32_t flags = nd__object_flags(&view->header);
-        nd__atomic_store(&view->header.flags, flags | ND__TRACKED, relaxed); // still private
-    }
     nd_status status = nd__member_publish_view((nd__stored *)view, place.manager);
     nd__place_end(place);
     if (__builtin_expect(status == ND_OK, 1))
