@@ -1,4 +1,4 @@
-// Objects in managers: birth and death.
+// Objects in managers: what the collector sees of them, and their death. (Birth: publish.h.)
 //
 // Invariants: an object is in the list that its shard and its ND__TRACKED bit say, both changed
 // under that shard's lock; counters of a shard change with its lists, under the same lock; an
@@ -11,107 +11,14 @@
 #include "lib/manager/charge.h"
 #include "lib/manager/manager.h"
 #include "lib/manager/origin.h"
+#include "lib/manager/publish.h"
 #include "lib/manager/shard.h"
 #include "lib/manager/trigger.h"
 #include "lib/object/callback.h"
 #include "lib/object/object.h"
 #include "lib/object/trace.h"
 
-/// Bytes were charged to `manager`, but the object went to `target`, above it.
-static void charge_instead(nd_object *object, nd_manager *manager, nd_manager *target) {
-    nd_accounted *account = nd__object_accounted(object);
-    if (account && account->bytes)
-        nd__charge_return_path(manager, target, account->kind, account->bytes);
-}
-
-static void tell_of_birth(const nd_object *object, const nd_manager *manager) {
-    const nd__listener *listener = nd__trace_listener();
-    if (listener)
-        listener->born(object, manager);
-}
-
-/// Of an object that is still private.
-static inline uint32_t mark_tracked(nd_object *object, uint32_t type_flags) {
-    uint32_t flags = nd__object_flags(object);
-    if (!(type_flags & (ND_TYPE_GREEN | ND__TYPE_UNTRACKED))) {
-        flags |= ND__TRACKED;
-        nd__atomic_store(&object->flags, flags, relaxed);
-    }
-    return flags;
-}
-
-/// Gives up the lock of a shard of a manager that has closed, and locks the one that this thread
-/// has to fill of its nearest ancestor that has not.
-__attribute__((cold, noinline)) static nd_shard *lock_to_fill_above(nd_shard *shard,
-                                                                    nd_manager *manager) {
-    do {
-        nd__shard_unlock(shard);
-        manager = nd__manager_nearest_open(manager->parent);
-        shard = nd__shard_lock_to_fill(manager);
-    } while (!nd__manager_open(manager));
-    return shard;
-}
-
-/// Gives up the lock as well.
-__attribute__((cold, noinline)) static nd_status refuse_beyond_cap(nd_shard *shard,
-                                                                   nd_object *object) {
-    const nd_manager *manager = shard->manager;
-    const uint64_t cap = manager->cap;
-    nd__shard_unlock(shard);
-    nd__atomic_clear_flags(&object->flags, ND__TRACKED);
-    return nd__error(ND_ERROR_QUOTA, "a new %s does not fit: manager %s is capped at %llu objects",
-                     object->type->name, manager->name, (unsigned long long)cap);
-}
-
-/// `type_flags`: of the object's type, which may be known beforehand.
-static inline __attribute__((always_inline)) nd_status publish(nd_object *object,
-                                                               uint32_t type_flags,
-                                                               nd_object *storage, nd__stored *view,
-                                                               nd_manager *manager) {
-    if (__builtin_expect(nd__thread_record.in_callback, 0))
-        return nd__callback_error(object->type->name);
-    uint32_t flags = mark_tracked(object, type_flags);
-    nd_shard *shard = nd__shard_lock_to_fill(manager);
-    if (__builtin_expect(!nd__manager_open(manager), 0))
-        shard = lock_to_fill_above(shard, manager);
-    if (__builtin_expect(nd__member_cap_refuses(shard, object), 0))
-        return refuse_beyond_cap(shard, object);
-    if (storage)
-        nd__member_enter(shard, storage, nd__object_flags(storage));
-    if (view)
-        nd__borrow_begin(shard, view);
-    nd__member_enter_as(shard, object, flags, type_flags);
-    shard->count.created += storage ? 2 : 1;
-    // Under the lock: as soon as it is given up, somebody may close the object, and the storage
-    // with it.
-    if (__builtin_expect(shard->manager != manager, 0)) {
-        charge_instead(object, manager, shard->manager);
-        if (storage)
-            charge_instead(storage, manager, shard->manager);
-    }
-    if (storage)
-        tell_of_birth(storage, shard->manager);
-    tell_of_birth(object, shard->manager);
-    nd__shard_unlock(shard);
-    if (flags & ND__TRACKED)
-        nd__trigger_count_tracked();
-    nd__shard_spread_if_crowded();
-    return ND_OK;
-}
-
-nd_status nd__member_publish(nd_object *object, nd_manager *manager) {
-    return publish(object, object->type->flags, NULL, NULL, manager);
-}
-
-nd_status nd__member_publish_view(nd__stored *view, nd_manager *manager) {
-    return publish(&view->accounted.header, ND__TYPE_OF_TENSORS, NULL, view, manager);
-}
-
-nd_status nd__member_publish_both(nd_object *object, nd_object *storage, nd_manager *manager) {
-    return publish(object, object->type->flags, storage, NULL, manager);
-}
-
-static void track_locked(nd_shard *shard, nd_object *object) {
+void nd__member_track_locked(nd_shard *shard, nd_object *object) {
     nd__member_list_remove(shard, object, ND__GREEN_LIST);
     nd__atomic_set_flags(&object->flags, ND__TRACKED);
     shard->count.tracked++;
@@ -128,40 +35,15 @@ void nd__member_track(nd_object *object) {
         return;
     }
     if (!(nd__object_flags(object) & ND__TRACKED))
-        track_locked(shard, object);
+        nd__member_track_locked(shard, object);
     nd__shard_unlock(shard);
 }
 
 void nd__member_track_with(nd_object *object, void *slot, void *target) {
     nd_shard *shard = nd__shard_lock_of(object);
     *(nd_object **)slot = target;
-    track_locked(shard, object);
+    nd__member_track_locked(shard, object);
     nd__shard_unlock(shard);
-}
-
-bool nd__member_publish_beside(nd_object *object, nd_object *neighbour, void *slot) {
-    nd_shard *shard = nd__thread_record.in_callback ? NULL : nd__shard_lock_of(neighbour);
-    if (__builtin_expect(!shard, 0))
-        return false;
-    if (__builtin_expect(!nd__manager_open(shard->manager) || shard->for_escapes ||
-                             nd__member_cap_refuses(shard, object),
-                         0)) {
-        nd__shard_unlock(shard);
-        return false;
-    }
-    uint32_t flags = mark_tracked(object, object->type->flags);
-    nd__member_enter(shard, object, flags);
-    shard->count.created++;
-    if (slot) {
-        *(nd_object **)slot = object;
-        track_locked(shard, neighbour);
-    }
-    tell_of_birth(object, shard->manager);
-    nd__shard_unlock(shard);
-    if (flags & ND__TRACKED)
-        nd__trigger_count_tracked();
-    nd__shard_spread_if_crowded();
-    return true;
 }
 
 bool nd__member_set_aside(nd_shard *shard, nd_object *object) {
@@ -183,7 +65,7 @@ void nd__member_make_revivable(nd_object *object) {
     if (__builtin_expect(nd__atomic_set_flags(&object->flags, ND__REVIVABLE) & ND__TRACKED, 1))
         return;
     nd_shard *shard = nd__shard_lock_of(object);
-    track_locked(shard, object);
+    nd__member_track_locked(shard, object);
     nd__shard_unlock(shard);
 }
 
@@ -239,7 +121,7 @@ void nd__member_return(nd_object *object) {
     nd__atomic_clear_flags(&object->flags, ND__HOMED | ND__MOVED);
     nd_shard *shard = nd__shard_lock_to_fill(home);
     if (!nd__manager_open(home))
-        shard = lock_to_fill_above(shard, home);
+        shard = nd__publish_lock_above(shard, home);
     if (shard->manager != home)
         forget_origin(object);
     nd__member_enter(shard, object, nd__object_flags(object));
@@ -351,7 +233,7 @@ void nd__member_reattach(nd_object *object) {
     nd_shard *shard = nd__shard_lock_to_fill(&nd__manager_root);
     nd__member_enter(shard, object, nd__object_flags(object));
     shard->count.created++;
-    tell_of_birth(object, &nd__manager_root);
+    nd__publish_tell(object, &nd__manager_root);
     nd__shard_unlock(shard);
 }
 

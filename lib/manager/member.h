@@ -105,25 +105,10 @@ static inline __attribute__((always_inline)) void nd__member_die(nd_shard *shard
 
 // member.c
 
-/// Attaches to `manager` (or its nearest open ancestor when it is closed) and makes the object
-/// visible to the collector, unless its type is green or ND__TYPE_UNTRACKED. Errors: cap. On
-/// failure the object is still private. The bytes of an accounted object must have been charged to
-/// `manager` before (nd__charge).
-nd_status nd__member_publish(nd_object *object, nd_manager *manager);
-/// The same for a view, whose edge to its storage, which cannot end meanwhile, is not counted yet:
-/// it borrows that, or gets a count of it (borrow.h). On failure it has none.
-nd_status nd__member_publish_view(nd__stored *view, nd_manager *manager);
-/// The same for an object and its private storage, under one lock: both are published or none.
-nd_status nd__member_publish_both(nd_object *object, nd_object *storage, nd_manager *manager);
-
-/// Publishes a private object without bytes where a published one is, of which only this thread
-/// knows, under one lock. With a slot the published one, which is green, gets it as its first edge,
-/// and the collector sees both (nd__member_track_with). False: nothing was done, because that
-/// manager takes it in no such way; nd__place_publish says what to do, or what is wrong.
-bool nd__member_publish_beside(nd_object *object, nd_object *neighbour, void *slot);
-
 /// Lets the collector see an object that started green (a tensor that gets history). Idempotent.
 void nd__member_track(nd_object *object);
+/// The same under the lock of its shard, of one that is green.
+void nd__member_track_locked(nd_shard *shard, nd_object *object);
 /// The same for a published green object that only this thread knows, which gets its first edge
 /// with it: `slot` takes over a count of `target`. Without the gate: under its manager's lock the
 /// object is seen without the edge by the reports alone, and with it by everybody.

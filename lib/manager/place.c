@@ -6,7 +6,7 @@
 #include "lib/base/thread.h"
 #include "lib/manager/charge.h"
 #include "lib/manager/manager.h"
-#include "lib/manager/member.h"
+#include "lib/manager/publish.h"
 #include "lib/manager/shard.h"
 #include "lib/manager/trigger.h"
 #include "lib/object/object.h"
@@ -109,7 +109,7 @@ nd_status nd__place_publish_current(const char *operation, nd_object *object) {
     if (account)
         status = nd__charge(operation, place.manager, account->kind, bytes);
     if (status == ND_OK) {
-        status = nd__member_publish(object, place.manager);
+        status = nd__publish(object, place.manager);
         if (status != ND_OK && account)
             nd__charge_return(place.manager, account->kind, bytes);
     }

@@ -6,7 +6,7 @@
 #define ND_LIB_MANAGER_PLACE_H
 #include "lib/base/thread.h"
 #include "lib/manager/manager.h"
-#include "lib/manager/member.h"
+#include "lib/manager/publish.h"
 #include "lib/manager/trigger.h"
 
 /// A manager chosen for a result, kept valid until nd__place_end.
@@ -35,9 +35,9 @@ static inline void nd__place_end(nd_place place) {
 }
 
 /// Publishes a private object in a place, which ends with that. ND_OK, or the error of
-/// nd__member_publish; then the object is private as before.
+/// nd__publish; then the object is private as before.
 static inline nd_status nd__place_publish(nd_place place, nd_object *object) {
-    nd_status status = nd__member_publish(object, place.manager);
+    nd_status status = nd__publish(object, place.manager);
     nd__place_end(place);
     return status;
 }

@@ -270,7 +270,7 @@ nd_status nd__optimizer_replay_capture(nd_optimizer *optimizer, nd_optimizer_cha
         status = nd__optimizer_update_finish(chains);
     nd_capture *capture = nd__thread_record.capture;
     if (status == ND_OK)
-        status = nd__member_publish(&replay->replay.header, capture->manager);
+        status = nd__publish(&replay->replay.header, capture->manager);
     if (status != ND_OK)
         nd_object_release(replay);
     else if (nd__graph_add_replay(capture->graph, &replay->replay) != ND_OK)

@@ -5,7 +5,7 @@
 // two looks is never missed.
 //
 // Life: nd__object_new (count 1, private) -> fields and edges are filled freely ->
-// nd__member_publish (attached to a manager, seen by the collector when tracked; from here on edges
+// nd__publish (attached to a manager, seen by the collector when tracked; from here on edges
 // change only inside the gate, nd_edge_*) -> last release -> unlinked from its manager, weak
 // references cleared, `clear`, `destroy`, freed. Death is iterative. Objects lie in blocks
 // (block.h).

@@ -6,6 +6,7 @@
 #include "lib/base/fork.h"
 #include "lib/base/lock.h"
 #include "lib/manager/member.h"
+#include "lib/manager/publish.h"
 
 struct nd_arena {
     nd_accounted accounted; ///< header, bytes charged, device
@@ -31,7 +32,7 @@ nd_arena *nd__arena_new(nd_manager *manager, nd_device device) {
     arena->accounted.header.site = nd__object_sites_enabled ? nd__site : NULL;
     arena->accounted.kind = device.kind;
     arena->accounted.device_index = device.index;
-    if (nd__member_publish(&arena->accounted.header, manager) == ND_OK)
+    if (nd__publish(&arena->accounted.header, manager) == ND_OK)
         return arena;
     nd_object_release(arena);
     return NULL;

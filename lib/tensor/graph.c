@@ -7,7 +7,7 @@
 #include "lib/base/cancel.h"
 #include "lib/base/error.h"
 #include "lib/device/registry.h"
-#include "lib/manager/member.h"
+#include "lib/manager/publish.h"
 
 struct nd_graph {
     nd_object header;
@@ -94,7 +94,7 @@ nd_replay *nd__graph_get_replay(const nd_graph *graph, size_t i) {
 nd_graph *nd__graph_publish(nd_graph *graph, nd_manager *manager, uint64_t bytes) {
     graph->header.site = nd__object_sites_enabled ? nd__site : NULL;
     graph->bytes = bytes;
-    if (nd__member_publish(&graph->header, manager) == ND_OK)
+    if (nd__publish(&graph->header, manager) == ND_OK)
         return graph;
     nd_object_release(graph);
     return NULL;

@@ -6,6 +6,7 @@
 #include "lib/base/error.h"
 #include "lib/manager/member.h"
 #include "lib/manager/place.h"
+#include "lib/manager/publish.h"
 #include "lib/object/callback.h"
 #include "lib/object/gate.h"
 #include "lib/object/object.h"
@@ -200,7 +201,7 @@ static void give_node(nd_tensor *result, nd_node *node) {
 static nd_status give_private_node(nd_tensor *result, nd_node *node) {
     bool tracked = (nd__object_flags(&result->header) & ND__TRACKED) != 0;
     void *slot = tracked ? NULL : &result->node;
-    if (__builtin_expect(nd__member_publish_beside(&node->header, &result->header, slot), 1)) {
+    if (__builtin_expect(nd__publish_beside(&node->header, &result->header, slot), 1)) {
         if (tracked)
             give_node(result, node);
         return ND_OK;

@@ -8,8 +8,8 @@
 #include "lib/base/error.h"
 #include "lib/manager/borrow.h"
 #include "lib/manager/charge.h"
-#include "lib/manager/member.h"
 #include "lib/manager/place.h"
+#include "lib/manager/publish.h"
 #include "lib/object/block.h"
 #include "lib/object/callback.h"
 #include "lib/object/gate.h"
@@ -155,8 +155,8 @@ nd_tensor *nd__tensor_on(nd_manager *manager, nd_storage *storage, nd_dtype dtyp
                                         .contiguous = true,
                                     });
     shape_contiguous(x, ndim, shape);
-    if (__builtin_expect(
-            nd__member_publish_both(&x->header, &storage->accounted.header, manager) == ND_OK, 1))
+    if (__builtin_expect(nd__publish_both(&x->header, &storage->accounted.header, manager) == ND_OK,
+                         1))
         return x;
     nd__object_discard(x);
     nd__storage_discard(storage, manager);
@@ -181,7 +181,7 @@ static nd_tensor *new_with_data(const char *operation, nd_manager *manager, nd_d
                                                                 .contiguous = true,
                                                             });
     shape_contiguous(x, ndim, shape);
-    if (__builtin_expect(nd__member_publish(&x->header, manager) == ND_OK, 1))
+    if (__builtin_expect(nd__publish(&x->header, manager) == ND_OK, 1))
         return x;
     nd__charge_return(manager, device.kind, bytes);
     nd__object_discard(x);
@@ -234,11 +234,11 @@ view_begin(const nd_tensor *x, int ndim, nd_tensor *base, nd_place *ret_place) {
     return NULL;
 }
 
-/// That with its shape and strides, and data, becomes a view. Consumes it; returns it, or NULL with
-/// an error.
+/// That with its shape and strides, and data, becomes a view; `here`: inline to the end. Consumes it;
+/// returns it, or NULL with an error.
 static inline __attribute__((always_inline)) nd_tensor *
 view_end(nd_tensor *view, const nd_tensor *x, int ndim, int64_t numel, bool contiguous, void *data,
-         nd_tensor *base, nd_place place) {
+         nd_tensor *base, nd_place place, bool here) {
     nd_storage *storage = nd__tensor_storage_now(x);
     describe(&view->header, (fields){
                                 .device = device_of(storage),
@@ -250,7 +250,8 @@ view_end(nd_tensor *view, const nd_tensor *x, int ndim, int64_t numel, bool cont
                                 .contiguous = contiguous,
                                 .base = base,
                             });
-    nd_status status = nd__member_publish_view((nd__stored *)view, place.manager);
+    nd_status status = here ? nd__publish_view_here((nd__stored *)view, place.manager)
+                            : nd__publish_view((nd__stored *)view, place.manager);
     nd__place_end(place);
     if (__builtin_expect(status == ND_OK, 1))
         return view;
@@ -276,7 +277,7 @@ nd_tensor *nd__tensor_view_following(nd_tensor *base, const nd_tensor *x, int nd
     char *data = nd__tensor_storage_now(x)->data;
     bool contiguous = is_contiguous(ndim, view->shape, view->shape + ndim, numel);
     data += offset * nd__dtype_bytes[x->dtype];
-    return view_end(view, x, ndim, numel, contiguous, data, base, place);
+    return view_end(view, x, ndim, numel, contiguous, data, base, place, false);
 }
 
 nd_tensor *nd__tensor_view_along(nd_tensor *base, const nd_tensor *x, int axis, int64_t first,
@@ -299,7 +300,7 @@ nd_tensor *nd__tensor_view_along(nd_tensor *base, const nd_tensor *x, int axis, 
     }
     contiguous |= numel <= 1;
     char *data = (char *)x->data + first * nd__dtype_bytes[x->dtype];
-    return view_end(view, x, ndim, numel, contiguous, data, base, place);
+    return view_end(view, x, ndim, numel, contiguous, data, base, place, true);
 }
 
 nd_status nd__tensor_refuse_operand(const char *operation, const char *argument,

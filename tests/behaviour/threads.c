@@ -1,6 +1,6 @@
 // The core beside running threads, for real and in many rounds: G29, G31, G32, G34 to G36, G38 and
 // G39.
-#include "lib/manager/member.h"
+#include "lib/manager/publish.h"
 #include "lib/object/object.h"
 #include "tests/behaviour/helpers.h"
 #include <pthread.h>
@@ -278,7 +278,7 @@ static void *build_slowly(void *data) {
     b->half_built = object;
     pthread_barrier_wait(&b->barrier); // the other thread collects
     pthread_barrier_wait(&b->barrier);
-    nd__member_publish(object, (nd_manager *)(uintptr_t)nd_manager_get_root());
+    nd__publish(object, (nd_manager *)(uintptr_t)nd_manager_get_root());
     cell_link(target, 0, object);
     return NULL;
 }

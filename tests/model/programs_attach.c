@@ -5,8 +5,8 @@
 #include "lib/manager/adopt.h"
 #include "lib/manager/charge.h"
 #include "lib/manager/manager.h"
-#include "lib/manager/member.h"
 #include "lib/manager/origin.h"
+#include "lib/manager/publish.h"
 #include "lib/manager/shard.h"
 #include "lib/object/object.h"
 #include "tests/model/cells.h"
@@ -75,15 +75,14 @@ static void make_picture(nd_manager *manager) {
     nd_accounted *storage = make_paint();
     storage->bytes = BYTES;
     atomic_init(&picture->storage, &storage->header);
-    model_assert(nd__member_publish_both(&picture->accounted.header, &storage->header, manager) ==
-                 ND_OK);
+    model_assert(nd__publish_both(&picture->accounted.header, &storage->header, manager) == ND_OK);
 }
 
 /// Without a storage: it has the bytes itself.
 static void make_alone(nd_manager *manager) {
     begin_picture(manager);
     picture->accounted.bytes = BYTES;
-    model_assert(nd__member_publish(&picture->accounted.header, manager) == ND_OK);
+    model_assert(nd__publish(&picture->accounted.header, manager) == ND_OK);
 }
 
 /// What a view does first. True: the storage is this thread's.

@@ -7,6 +7,7 @@
 #include "lib/manager/charge.h"
 #include "lib/manager/manager.h"
 #include "lib/manager/member.h"
+#include "lib/manager/publish.h"
 #include "lib/object/object.h"
 #include "tests/model/cells.h"
 #include "tests/model/programs.h"
@@ -63,8 +64,7 @@ static nd__stored *make_sheet(nd_manager *manager, const char *name) {
     model_name(paint, "paint");
     paint->bytes = BYTES;
     atomic_init(&sheet->storage, &paint->header);
-    model_assert(nd__member_publish_both(&sheet->accounted.header, &paint->header, manager) ==
-                 ND_OK);
+    model_assert(nd__publish_both(&sheet->accounted.header, &paint->header, manager) == ND_OK);
     return sheet;
 }
 
@@ -76,7 +76,7 @@ static nd__stored *make_view(nd_manager *manager, nd__stored *of) {
     nd__object_keep(from);
     sheet->edges[ND__STORED_BASE] = &from->accounted.header;
     nd__atomic_set_flags(&sheet->accounted.header.flags, ND__TRACKED); // still private
-    model_assert(nd__member_publish_view(sheet, manager) == ND_OK);
+    model_assert(nd__publish_view(sheet, manager) == ND_OK);
     return sheet;
 }
 
