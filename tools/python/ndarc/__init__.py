@@ -21,12 +21,13 @@ import threading as _threading
 from operator import index as _index
 
 from . import dlpack as _dlpack
+from .callbacks import callback
 from .calls import call
 from .handles import Handle, handle_classes
 from .library import Error, headers as _headers, library as _library, raise_error as _raise_error
 from .values import DTYPES, Number, new_struct, real_number as _real_number, struct_type as _struct_type
 
-__all__ = "DTYPES Error Handle Manager Number Tensor call dump enable_grad from_dlpack manager new_struct no_grad tensor".split()
+__all__ = "DTYPES Error Handle Manager Number Tensor call callback dump enable_grad from_dlpack manager new_struct no_grad tensor".split()
 
 
 class Tensor(Handle):

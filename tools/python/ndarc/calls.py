@@ -26,6 +26,7 @@ import ctypes
 import math
 import os
 
+from .callbacks import begin_call, end_call
 from .handles import Handle, handle_class, handle_classes
 from .library import headers, library, raise_error
 from .values import BASIC, C_VALUES, Number, callback, ctype, is_callback, new_struct, new_struct_for, struct_type, text_of, value_of
@@ -327,12 +328,19 @@ def call(name, /, *arguments, **keywords):
     putting.check_memory()
     for address in putting.consumed:  # Python's own reference stays with its object
         library.nd_object_retain(ctypes.c_void_p(address))
+    begin_call()
     try:
         value = foreign(*putting.passed)
     finally:
+        raised = end_call()
         putting.close_streams()
+    if raised is not None and library.nd_error_get_status():
+        library.nd_error_clear()
+        raise raised
     raise_error()
     results = [result() for result in putting.results]
     if not is_status and not is_void:
         results.insert(0, _result(function.result, value))
+    if raised is not None:
+        raise raised
     return None if not results else results[0] if len(results) == 1 else tuple(results)

@@ -230,7 +230,7 @@ def _checked(base, value):
 def callback(parameter, argument):
     """The address of a function, as a ctypes.c_void_p."""
     if argument is not None and not isinstance(argument, (ctypes._CFuncPtr, ctypes.c_void_p)):
-        raise TypeError(f"{parameter.name} is {argument!r} and must be an instance of a ctypes.CFUNCTYPE")
+        raise TypeError(f"{parameter.name} is {argument!r} and must be a function of nd.callback(kind), or an instance of a ctypes.CFUNCTYPE")
     return ctypes.cast(argument, ctypes.c_void_p)
 
 
