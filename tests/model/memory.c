@@ -15,8 +15,9 @@
 enum {
     PART = 1 << 18, ///< of the arena, for each thread, so that addresses do not depend on order
     ARENA = PART * MODEL_THREADS,
-    UNIT = 16,      ///< of liveness
-    CELL = 4,       ///< of the shadow
+    UNIT = 16, ///< of liveness
+    CELL = 4,  ///< of the arena's shadow; that of statics, of which the linker puts any two side
+               ///< by side, has a cell for each byte
     CHUNK = 1 << 8, ///< of the arena, of which is known whether it was touched
     PAGE = 1 << 12,
     MOST_ZERO_PAGES = 1 << 10,
@@ -74,7 +75,7 @@ static void begin(void) {
     memory->statics = __data_start;
     memory->statics_size = (size_t)(_end - __data_start);
     memory->saved_statics = map(memory->statics_size);
-    memory->static_cells = map((memory->statics_size / CELL + 1) * sizeof(cell));
+    memory->static_cells = map((memory->statics_size + sizeof(max_align_t)) * sizeof(cell));
     memory->execution = 1;
 }
 
@@ -148,10 +149,11 @@ size_t memory_live_blocks(void) {
 
 // ---------------------------------------------------------------------------------------- accesses
 
-static cell *cells_of(const char *place) {
+static cell *cells_of(const char *place, size_t size, size_t *ret_count) {
     size_t offset = (size_t)(place - memory->bytes);
     if (offset < ARENA) {
         memory->touched[offset / CHUNK] = memory->execution;
+        *ret_count = (size + CELL - 1) / CELL;
         return memory->cells + offset / CELL;
     }
     offset = (size_t)(place - memory->statics);
@@ -159,7 +161,8 @@ static cell *cells_of(const char *place) {
         return NULL;
     if (offset - memory->zero < memory->zero_end - memory->zero)
         memory->zero_touched[(offset - memory->zero) / PAGE] = true;
-    return memory->static_cells + offset / CELL;
+    *ret_count = size;
+    return memory->static_cells + offset;
 }
 
 static const char *race_of(const cell *touched, int thread, const model_clock *clock, bool write,
@@ -191,10 +194,11 @@ void memory_access(const volatile void *where, size_t size, int thread, const mo
                    memory->state[offset / UNIT] == FREED ? "free" : "no block");
         return;
     }
-    cell *touched = cells_of(place);
+    size_t count = 0;
+    cell *touched = cells_of(place, size, &count);
     if (!touched || thread == MODEL_MAIN) // which runs before all others, and after them
         return;
-    for (cell *last = touched + (size + CELL - 1) / CELL; touched < last; touched++) {
+    for (cell *last = touched + count; touched < last; touched++) {
         if (touched->execution != memory->execution) {
             memset(touched, 0, sizeof *touched);
             touched->execution = memory->execution;
