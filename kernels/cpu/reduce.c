@@ -132,6 +132,8 @@ static bool folds_of(const nd_kernel_call *call, nd__fold *ret_first, nd__fold *
         *ret_second = ND__FOLD_MAGNITUDE;
     if (call->op == ND_OP_norm && call->attrs.f[0] == 2.0)
         *ret_second = ND__FOLD_SQUARE;
+    if (call->op == ND_OP_norm && call->attrs.f[0] == 3.0)
+        *ret_second = ND__FOLD_CUBE;
     return true;
 }
 
@@ -231,8 +233,9 @@ static void finish(const nd_kernel_call *call, const double *parameters, double 
     if (op == ND_OP_std || (op == ND_OP_norm && number == 2.0)) {
         loops->unary[ND_F64][ND_OP_sqrt](count, all, strides, &call->attrs);
     } else if (op == ND_OP_norm && number != 1.0) {
-        for (int64_t i = 0; i < count; i++)
-            partials[i] = pow(partials[i], 1.0 / number);
+        const double root = 1.0 / number;
+        all[2] = (char *)&root;
+        loops->binary[ND_F64][ND_OP_pow](count, all, strides, &call->attrs);
     } else if (op == ND_OP_logsumexp) {
         loops->unary[ND_F64][ND_OP_log](count, all, strides, &call->attrs);
         for (int64_t i = 0; i < count; i++) // an infinite or NaN maximum is the result

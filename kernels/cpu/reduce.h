@@ -47,6 +47,7 @@ typedef enum nd__fold {
     ND__FOLD_EXPONENTIAL, ///< sum of exp(x - parameter), which is finite and no x is above
     ND__FOLD_MAGNITUDE,   ///< sum of |x|
     ND__FOLD_SQUARE,      ///< sum of x^2
+    ND__FOLD_CUBE,        ///< sum of |x|^3
     ND__FOLD_POWER,       ///< sum of |x|^parameter
     ND__FOLDS,
 } nd__fold;

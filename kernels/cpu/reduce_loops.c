@@ -263,7 +263,7 @@ static inline uint64_t block_sum_of_u8(const uint8_t *x, int64_t n) {
     [ND__FOLD_EXPONENTIAL][dtype] = &reducer_exponential_##TYPE,              \
     [ND__FOLD_MAGNITUDE][dtype] = &reducer_magnitude_##TYPE,                  \
     [ND__FOLD_SQUARE][dtype] = &reducer_square_##TYPE,                        \
-    [ND__FOLD_POWER][dtype] = &reducer_power_##TYPE
+    [ND__FOLD_CUBE][dtype] = &reducer_cube_##TYPE, [ND__FOLD_POWER][dtype] = &reducer_power_##TYPE
 #define ND__INTEGER_FOLDS(dtype, TYPE)                                                        \
     [ND__FOLD_SUM][dtype] = &reducer_sum_##TYPE, [ND__FOLD_MAX][dtype] = &reducer_max_##TYPE, \
     [ND__FOLD_MIN][dtype] = &reducer_min_##TYPE

@@ -169,7 +169,8 @@ static size_t unlink_neighbours(nd_shard *shard, nd_object *const *objects, size
 }
 
 /// As nd__member_die for a run of garbage at the front of `objects` that is in `shard`; counters
-/// are written once. What caps do not count is green, so none of that is among it. Returns how many that were; *ret_temporary says whether some have origins.
+/// are written once. What caps do not count is green, so none of that is among it. Returns how many
+/// that were; *ret_temporary says whether some have origins.
 static size_t unlink_run(nd_shard *shard, nd_object *const *objects, size_t count,
                          nd_thread *thread, bool *ret_temporary) {
     const nd__listener *listener = nd__trace_listener();

@@ -268,6 +268,50 @@ static void test_columns_of_every_count_of_rows(void **state) {
     on_every_isa(every_count_of_rows);
 }
 
+/// Against sums of the math library's powers: along rows that fill vectors or do not, columns, and every
+/// other element, of numbers whose powers leave the range as well.
+static void every_order_of_norm(void) {
+    static const double all[] = {3, 2.5, 4, 0.5, -0.5, -1, -3};
+    static const int64_t counts[] = {1, 2, 5, 7, 8, 9, 31, 63, 64, 65, 129, 300};
+    static const double special[] = {0,   1e200,     1e-200, 0x1p-1074, INFINITY,
+                                     NAN, -INFINITY, -0.0,   1e300,     1e-300};
+    static double numbers[2][300 * 5];
+    for (size_t i = 0; i < COUNT_OF(numbers[0]); i++) {
+        numbers[0][i] = random_value(ND_F64, -3, 3);
+        numbers[1][i] = i % 7 == 3 ? special[i / 7 % COUNT_OF(special)] : numbers[0][i];
+    }
+    for (size_t c = 0; c < COUNT_OF(counts); c++)
+        for (size_t i = 0; i < 2 * COUNT_OF(all); i++) {
+            const double order = all[i / 2];
+            const int64_t n = counts[c];
+            nd_auto nd_tensor *rows = nd_from_data(numbers[i % 2], ND_SHAPE(5, n), ND_F64);
+            nd_auto nd_tensor *columns = nd_transpose(rows, 0, 1);
+            nd_auto nd_tensor *dense = nd_clone(columns);
+            nd_auto nd_tensor *half = nd_slice(rows, 0, n, 2, 1);
+            nd_auto nd_tensor *single = nd_cast(rows, ND_F32);
+            const nd_tensor *const given[] = {rows, columns, dense, half, single};
+            for (size_t g = 0; g < COUNT_OF(given); g++) {
+                const int axis = given[g] == columns || given[g] == dense ? 0 : 1;
+                nd_auto nd_tensor *y = nd_norm(given[g], order, 1, &axis, false);
+                assert_handle(y);
+                for (int64_t k = 0; k < 5; k++) {
+                    double group[300];
+                    const int64_t length = nd_get_shape(given[g])[axis];
+                    for (int64_t j = 0; j < length; j++)
+                        group[j] = at_flat(given[g], axis == 0 ? j * 5 + k : k * length + j);
+                    const double expected = norm_of(order, group, length);
+                    assert_close("norm", at_flat(y, k), as_held(nd_get_dtype(y), expected),
+                                 given[g] == single ? 1e-6 : 1e-13, 0);
+                }
+            }
+        }
+}
+
+static void test_norms_of_every_order(void **state) {
+    (void)state;
+    on_every_isa(every_order_of_norm);
+}
+
 // ------------------------------------------------------------------------------------------ scans
 
 typedef nd_tensor *(*scan)(const nd_tensor *x, int axis);
@@ -404,6 +448,7 @@ int main(void) {
         ND_TEST(test_statistics_of_nothing_and_of_scalars),
         ND_TEST(test_special_values),
         ND_TEST(test_columns_of_every_count_of_rows),
+        ND_TEST(test_norms_of_every_order),
         ND_TEST(test_scans_of_every_dtype),
         ND_TEST(test_long_scans_of_every_dtype),
         ND_TEST(test_scans_of_special_values),
