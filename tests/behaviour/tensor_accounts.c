@@ -1,6 +1,7 @@
 // What tensors cost their managers, wherever they are: bytes that go with them (B12, B27, B34), caps
 // and quotas that refuse them (B15, B16, B17, B21), and memory that is kept for reuse (B33).
 #include "lib/device/fake/fake.h"
+#include "lib/manager/shard.h"
 #include "tests/behaviour/helpers.h"
 #include <pthread.h>
 #include <sched.h>
@@ -60,6 +61,38 @@ static void test_B15_tensor_that_a_cap_refuses_leaves_no_storage(void **state) {
     assert_int_equal(stats_of(capped).live_objects, nd_test_objects_of(x));
     assert_int_equal(own_bytes(capped), 64);
     nd_release(x);
+    close_and_release(capped);
+}
+
+static void *make_large(void *manager) {
+    nd_tensor *x = NULL;
+    nd_with_manager(manager) x = nd_empty(ND_SHAPE(1000), ND_F32);
+    return x;
+}
+
+static void test_B15_cap_leaves_out_storages_that_several_threads_have_made(void **state) {
+    (void)state;
+    enum { THREADS = 6 };
+    nd_manager *capped = manager_new(NULL, "capped");
+    nd__shard_spread(capped); // as threads do that meet there
+    nd_tensor *made[THREADS];
+    for (int i = 0; i < THREADS; i++) {
+        pthread_t thread;
+        assert_int_equal(pthread_create(&thread, NULL, make_large, capped), 0);
+        assert_int_equal(pthread_join(thread, (void **)&made[i]), 0);
+        assert_non_null(made[i]);
+    }
+    assert_ok(nd_manager_set_cap(capped, THREADS + 1));
+    assert_ok(nd_debug_check());
+    nd_with_manager(capped) {
+        nd_auto nd_tensor *last = nd_empty(ND_SHAPE(1000), ND_F32);
+        assert_non_null(last);
+        assert_null(nd_empty(ND_SHAPE(1000), ND_F32));
+        assert_int_equal(nd_error_get_status(), ND_ERROR_QUOTA);
+    }
+    nd_error_clear();
+    for (int i = 0; i < THREADS; i++)
+        nd_release(made[i]);
     close_and_release(capped);
 }
 
@@ -274,6 +307,7 @@ int main(void) {
         ND_TEST(test_B12_attach_moves_the_bytes_with_the_tensor),
         ND_TEST(test_storage_goes_with_its_last_view_wherever_that_is),
         ND_TEST(test_B15_tensor_that_a_cap_refuses_leaves_no_storage),
+        ND_TEST(test_B15_cap_leaves_out_storages_that_several_threads_have_made),
         ND_TEST(test_B16_refused_attach_leaves_tensor_and_bytes_in_place),
         ND_TEST(test_B27_lent_tensor_comes_home_with_its_bytes),
         ND_TEST(test_B34_refused_attach_moves_nothing_beside_a_close),
