@@ -24,6 +24,22 @@ static inline bool nd__product_is_of_few(const nd__product *p) {
     return few <= ND__FEW && p->k >= ND__LEAST_FEW_DEPTH && (lines <= most_lines || step == 1);
 }
 
+/// Whether it is computed so though there are more of both, `bytes` wide each: to bring the two sides
+/// together in panels costs more then than adding up lanes, of which sums have the more the narrower they
+/// are.
+static inline bool nd__product_is_of_long_sums(const nd__product *p, size_t bytes) {
+    enum { FEW_SIDE = 16, SOME_LINES = 32, MANY_LINES = 64 };
+    const bool by_rows = p->m >= p->n, narrow = bytes <= 2;
+    const int64_t lines = by_rows ? p->m : p->n, few = by_rows ? p->n : p->m;
+    const int64_t step = by_rows ? p->a.column_stride : p->b.row_stride;
+    const int64_t most = lines > MANY_LINES ? 24 : narrow ? 40 : 32;
+    if (few > most || p->k < ND__LEAST_FEW_DEPTH)
+        return false;
+    if (step != 1 && (lines > FEW_SIDE || !narrow))
+        return false;
+    return lines <= (narrow ? SOME_LINES : FEW_SIDE) || p->k >= 8 * few;
+}
+
 /// Whether it is a vector times a matrix of few columns that lie side by side, or as much the other way
 /// round: rows so short are no vectors.
 #define ND__MOST_INTERLEAVED 16

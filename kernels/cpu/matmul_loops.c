@@ -116,6 +116,7 @@
     }
 
 typedef uint32_t words_of_vector __attribute__((vector_size(ND__VECTOR_BYTES)));
+typedef uint16_t short_words __attribute__((vector_size(16)));
 typedef float floats_of_vector __attribute__((vector_size(ND__VECTOR_BYTES)));
 typedef int64_t pairs_of_vector
     __attribute__((vector_size(ND__VECTOR_BYTES), aligned(sizeof(uint16_t)), may_alias));

@@ -184,19 +184,37 @@ static void check_wrapped(void) {
     }
 }
 
+static const nd_dtype kinds[] = {ND_I8, ND_U8, ND_I16, ND_U16, ND_I32, ND_U64};
+
+static void check_integers(int64_t m, int64_t n, int64_t k, nd_dtype dtype) {
+    a = integers(m, k, dtype);
+    b = integers(k, n, dtype);
+    expected = wrapped_sums(dtype);
+    on_every_isa(check_wrapped);
+    nd_release(a), nd_release(b), nd_release(expected);
+}
+
 /// Of few rows, of short sums, and of what takes panels.
 static void test_integers_wrap(void **state) {
     (void)state;
-    static const nd_dtype kinds[] = {ND_I8, ND_U8, ND_I16, ND_U16, ND_I32, ND_U64};
     for (int i = 0; i < 3 * CASES; i++) {
-        const nd_dtype dtype = kinds[(size_t)i % COUNT_OF(kinds)];
         const int64_t m = i / 6 % 3 ? 1 + below(9) : 1 + below(70), n = 1 + below(i % 4 ? 150 : 9);
-        const int64_t k = i / 6 % 4 ? 1 + below(70) : 1 + below(400);
-        a = integers(m, k, dtype);
-        b = integers(k, n, dtype);
-        expected = wrapped_sums(dtype);
-        on_every_isa(check_wrapped);
-        nd_release(a), nd_release(b), nd_release(expected);
+        check_integers(m, n, i / 6 % 4 ? 1 + below(70) : 1 + below(400),
+                       kinds[(size_t)i % COUNT_OF(kinds)]);
+    }
+}
+
+/// More rows and columns than are computed together, and sums that are long enough, of every width.
+static void test_some_rows_and_columns(void **state) {
+    (void)state;
+    for (int i = 0; i < 2 * CASES; i++) {
+        const int64_t few = 9 + below(36), lines = few + below(i % 3 ? 20 : 100);
+        const int64_t k = i % 9 == 0 ? 8192 + below(80) : 60 + below(500);
+        const int64_t m = i % 4 < 2 ? few : lines, n = i % 4 < 2 ? lines : few;
+        if (i % 2)
+            check_integers(m, n, k, kinds[(size_t)(i / 2) % COUNT_OF(kinds)]);
+        else
+            check_case(m, n, k, dtypes[(size_t)(i / 2) % 4]);
     }
 }
 
@@ -229,10 +247,10 @@ static void test_an_infinity_stays_in_its_sums(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        ND_TEST(test_few_rows_and_columns),          ND_TEST(test_few_rows_or_columns),
-        ND_TEST(test_halves_by_a_small_matrix),      ND_TEST(test_halves_by_pairs),
-        ND_TEST(test_a_vector_by_few_columns),       ND_TEST(test_integers_wrap),
-        ND_TEST(test_an_infinity_stays_in_its_sums),
+        ND_TEST(test_few_rows_and_columns),     ND_TEST(test_few_rows_or_columns),
+        ND_TEST(test_halves_by_a_small_matrix), ND_TEST(test_halves_by_pairs),
+        ND_TEST(test_a_vector_by_few_columns),  ND_TEST(test_integers_wrap),
+        ND_TEST(test_some_rows_and_columns),    ND_TEST(test_an_infinity_stays_in_its_sums),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
