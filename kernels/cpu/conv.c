@@ -237,7 +237,19 @@ static void share(conv_work *c) {
     }
 }
 
+/// Of bf16, which nobody computes as they are but oneDNN: others in f32, by whoever calls.
+static nd_status halves(const nd_kernel_call *call, bool sparing) {
+    const bool convolves = call->op == ND_OP_conv || call->op == ND_OP_conv_grad_input ||
+                           call->op == ND_OP_conv_grad_weight;
+    if (!convolves || sparing || nd__onednn_least_product(ND_BF16) == INT64_MAX)
+        return ND_ERROR_UNSUPPORTED;
+    nd__onednn_watch_thread();
+    return nd__onednn_conv(call);
+}
+
 nd_status nd__cpu_conv(const nd_kernel_call *call, bool sparing) {
+    if (call->operand[0].dtype == ND_BF16)
+        return halves(call, sparing);
     int type = nd__float_index(call->operand[0].dtype);
     if (type < 0)
         return ND_ERROR_UNSUPPORTED;

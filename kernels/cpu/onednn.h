@@ -77,8 +77,8 @@ bool nd__onednn_product(const nd__product *product, nd_dtype dtype, nd__onednn_s
 /// Behind the last of them.
 void nd__onednn_end(nd__onednn_session *session);
 
-/// A convolution of f32, or one of its gradients, shared between threads. ND_ERROR_UNSUPPORTED where
-/// a product would be refused, ND_ERROR_OUT_OF_MEMORY where only working memory was missing; some of
-/// the result may be written then.
+/// A convolution of f32 or bf16, or one of its gradients, shared between threads. ND_ERROR_UNSUPPORTED
+/// where a product would be refused, and of bf16 where the processor does not multiply these, or f32 takes
+/// less; ND_ERROR_OUT_OF_MEMORY where only working memory was missing. Some of the result may be written then.
 nd_status nd__onednn_conv(const nd_kernel_call *call);
 #endif

@@ -1,10 +1,11 @@
-// Convolutions of f32 through oneDNN, in parts that threads claim.
+// Convolutions of f32 and bf16 through oneDNN, in parts that threads claim.
 //
 // A part is a range of images and, where there are few images, a range of channels: those of the
 // output, or of the input for its gradient; of both, by whole groups, where there are groups. Where rows
 // are long it is a range of a row's runs (onednn_row.h) instead, which are computed one by one.
 // oneDNN computes a part on one thread. Parts write to different places, but for the gradient of
 // the weight: there each range of images or runs makes a sum of its own, and the sums are added in order.
+// The gradient of a weight of bf16 is a sum of f32, which is rounded at the end.
 // How a convolution is cut depends on panels.h. Memory for reordered operands and scratch is the
 // computing thread's own; that there is none is said apart from other failures, since the caller may
 // find some.
@@ -30,8 +31,9 @@ typedef struct conv_job {
     int64_t images, channels, stretches; ///< ranges of images, of channels, of runs
     int64_t units, step; ///< what ranges of channels divide, by how many: channels or groups
     int64_t weights;     ///< elements of the weight
-    float *sums;         ///< of the weight's gradient, of all ranges but the first
-    void *reordered;     ///< the weight as `layout`, or NULL
+    int64_t bytes;       ///< of an element
+    float *sums; ///< of the weight's gradient, of all ranges but the first; of bf16 of that, too
+    void *reordered; ///< the weight as `layout`, or NULL
     dnnl_memory_desc_t layout;
     _Atomic nd_status status; ///< of the first part that failed
 } conv_job;
@@ -61,13 +63,13 @@ static size_t rounded(size_t bytes) {
 /// pieces of rows are in our layout.
 typedef struct conv_memory {
     float *copies[3];
-    dnnl_memory_t ours[3], theirs[3], scratch;
+    dnnl_memory_t ours[4], theirs[3], scratch;
     dnnl_stream_t stream;
 } conv_memory;
 
 /// Operands of a part, in our layout, and the weight in theirs where that was made for all parts.
 typedef struct conv_operands {
-    void *data[3];
+    void *data[4];             ///< and a bias
     nd__conv_pieces pieces[3]; ///< of a run: what is copied; without images: nothing
     void *reordered;
 } conv_operands;
@@ -99,6 +101,9 @@ static nd_status make_memory(const nd__conv_plan *plan, const conv_operands *ope
             block += rounded(dnnl_memory_desc_get_size(&plan->theirs[i]));
         }
     }
+    if (made == dnnl_success && plan->part.has_bias)
+        made =
+            dnnl_memory_create(&memory->ours[3], &plan->ours[3], plan->engine, operands->data[3]);
     if (made == dnnl_success && plan->scratch_bytes) {
         dnnl_memory_desc_t scratch;
         dnnl_dims_t size = {(dnnl_dim_t)plan->scratch_bytes};
@@ -110,12 +115,12 @@ static nd_status make_memory(const nd__conv_plan *plan, const conv_operands *ope
 }
 
 static void destroy_memory(conv_memory *memory) {
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4; i++)
         if (memory->ours[i])
             dnnl_memory_destroy(memory->ours[i]);
+    for (int i = 0; i < 3; i++)
         if (memory->theirs[i])
             dnnl_memory_destroy(memory->theirs[i]);
-    }
     if (memory->scratch)
         dnnl_memory_destroy(memory->scratch);
     if (memory->stream)
@@ -126,7 +131,8 @@ static nd_status run_plan(const nd__conv_plan *plan, const conv_operands *operan
     conv_memory memory;
     memset(&memory, 0, sizeof memory);
     nd_status status = make_memory(plan, operands, &memory);
-    dnnl_exec_arg_t arguments[4];
+    dnnl_exec_arg_t arguments[5];
+    int count = 3;
     for (int i = 0; i < 3 && status == ND_OK; i++) {
         bool reordered = plan->reorder[i] != NULL;
         if (memory.copies[i] && i > 0)
@@ -136,11 +142,13 @@ static nd_status run_plan(const nd__conv_plan *plan, const conv_operands *operan
         if (reordered && i > 0 && !(i == 2 && operands->reordered))
             status = run_reorder(plan->reorder[i], memory.ours[i], memory.theirs[i], memory.stream);
     }
-    arguments[3].arg = DNNL_ARG_SCRATCHPAD;
-    arguments[3].memory = memory.scratch;
+    if (memory.scratch)
+        arguments[count++] = (dnnl_exec_arg_t){DNNL_ARG_SCRATCHPAD, memory.scratch};
+    if (memory.ours[3])
+        arguments[count++] = (dnnl_exec_arg_t){DNNL_ARG_BIAS, memory.ours[3]};
     if (status == ND_OK)
-        status = status_of(dnnl_primitive_execute(plan->convolution, memory.stream,
-                                                  memory.scratch ? 4 : 3, arguments));
+        status =
+            status_of(dnnl_primitive_execute(plan->convolution, memory.stream, count, arguments));
     if (status == ND_OK && plan->reorder[0])
         status = run_reorder(plan->reorder[0], memory.theirs[0], memory.ours[0], memory.stream);
     if (memory.stream)
@@ -173,6 +181,8 @@ static nd__conv_part whole_of(const nd_kernel_call *call) {
     whole.x_stride = s->ci * nd__windows_volume(s->x);
     whole.y_stride = s->co * nd__windows_volume(s->y);
     whole.weight_stride = s->ci / s->groups * nd__windows_volume(s->kernel);
+    whole.is_bf16 = call->operand[1].dtype == ND_BF16;
+    whole.has_bias = call->noperands > 3;
     return whole;
 }
 
@@ -206,6 +216,13 @@ static nd__conv_part part_of(const conv_job *job, int64_t part) {
     return result;
 }
 
+/// The sum of a range: the first is the result, where that is of f32.
+static float *sum_of(const conv_job *job, int64_t range) {
+    if (!job->whole.is_bf16 && range-- == 0)
+        return (float *)job->call->operand[0].data;
+    return job->sums + range * job->weights;
+}
+
 static void operands_of_part(const conv_job *job, int64_t part, conv_operands *ret_operands) {
     const nd_kernel_call *call = job->call;
     const nd__conv_part *whole = &job->whole;
@@ -220,20 +237,12 @@ static void operands_of_part(const conv_job *job, int64_t part, conv_operands *r
     int64_t y = image * whole->y_stride + co * nd__windows_volume(s->y);
     int64_t weight =
         co * whole->weight_stride + (groups > 1 ? 0 : ci * nd__windows_volume(s->kernel));
-    float *data[3];
-    for (int i = 0; i < 3; i++)
-        data[i] = (float *)call->operand[i].data;
-    if (call->op == ND_OP_conv) {
-        data[0] += y, data[1] += x, data[2] += weight;
-    } else if (by_input) {
-        data[0] += x, data[1] += y, data[2] += weight;
-    } else {
-        int64_t sum = part / job->channels;
-        data[0] = (sum == 0 ? data[0] : job->sums + (sum - 1) * job->weights) + weight;
-        data[1] += x, data[2] += y;
-    }
-    for (int i = 0; i < 3; i++)
-        ret_operands->data[i] = data[i];
+    const bool by_weight = call->op == ND_OP_conv_grad_weight;
+    const int64_t from[4] = {by_input ? x : y, by_input ? y : x, by_weight ? y : weight, co};
+    for (int i = 0; i < call->noperands; i++)
+        ret_operands->data[i] = (char *)call->operand[i].data + from[i] * job->bytes;
+    if (by_weight)
+        ret_operands->data[0] = sum_of(job, part / job->channels) + weight;
 }
 
 /// Convolutions of sizes alike that oneDNN may treat differently are of different kinds, mostly.
@@ -242,6 +251,7 @@ static uint32_t kind_of(const conv_job *job) {
     for (int i = 0; i < 10; i++) // strides, paddings, dilations, groups
         mix = mix * 31 + (uint32_t)(64 - __builtin_clzll((uint64_t)job->call->attrs.i[i] | 1));
     mix = mix * 31 + job->row.cut;
+    mix = mix * 31 + (uint32_t)job->whole.is_bf16;
     return 2 * ND__ONEDNN_FAMILY + mix % ND__ONEDNN_FAMILY;
 }
 
@@ -334,11 +344,16 @@ static void run_parts(void *context, int64_t begin, int64_t end) {
 
 static void add_sums(void *context, int64_t begin, int64_t end) {
     const conv_job *job = (const conv_job *)context;
-    float *out = (float *)job->call->operand[0].data;
-    for (int64_t range = 0; range < job->images * job->stretches - 1; range++) {
-        const float *sum = job->sums + range * job->weights;
+    float *out = sum_of(job, 0);
+    for (int64_t range = 1; range < job->images * job->stretches; range++) {
+        const float *sum = sum_of(job, range);
         for (int64_t i = begin; i < end; i++)
             out[i] += sum[i];
+    }
+    if (job->whole.is_bf16) {
+        char *const to = (char *)job->call->operand[0].data + begin * job->bytes;
+        nd__cpu_loops_now()->convert[ND_F32][ND_BF16](
+            end - begin, (char *[]){to, (char *)(out + begin)}, (int64_t[]){1, 1}, NULL);
     }
 }
 
@@ -449,10 +464,53 @@ static int64_t divide(conv_job *job) {
     return size;
 }
 
+/// Multiplications of a convolution of bf16, and elements of a window of it and of its gradients, from which
+/// oneDNN takes less than f32 does.
+#define LEAST_OF_BF16 ((int64_t)1 << 21)
+#define LEAST_WINDOW_OF_BF16 32
+#define LEAST_WINDOW_OF_GRADIENT 16
+
+/// oneDNN adds up pairs of products, of which one may be of a zero beyond the end and whatever lies there:
+/// what is not finite would make NaN of it.
+static bool is_finite(const nd_operand *operand, int64_t elements) {
+    enum { TOGETHER = 256 }; // a number that is known, for vectors
+    const uint16_t *of = (const uint16_t *)operand->data;
+    uint16_t any = 0;
+    for (; elements >= TOGETHER; elements -= TOGETHER, of += TOGETHER) {
+        for (int i = 0; i < TOGETHER; i++)
+            any |= (of[i] & 0x7F80) == 0x7F80;
+        if (any)
+            return false;
+    }
+    for (int64_t i = 0; i < elements; i++)
+        any |= (of[i] & 0x7F80) == 0x7F80;
+    return !any;
+}
+
+static bool suits_bf16(const conv_job *job, int64_t size) {
+    const nd__conv_sizes *s = &job->whole.sizes;
+    const bool is_forward = job->call->op == ND_OP_conv;
+    const int64_t least_window = is_forward ? LEAST_WINDOW_OF_BF16 : LEAST_WINDOW_OF_GRADIENT;
+    if (job->row.cut || s->groups > 1 || job->whole.weight_stride < least_window ||
+        size < LEAST_OF_BF16 || (job->whole.has_bias && !is_forward))
+        return false;
+    const int64_t x = s->n * job->whole.x_stride, y = s->n * job->whole.y_stride;
+    const nd_operand *operands = job->call->operand;
+    switch (job->call->op) {
+    case ND_OP_conv:
+        return is_finite(&operands[1], x) && is_finite(&operands[2], job->weights);
+    case ND_OP_conv_grad_input:
+        return is_finite(&operands[1], y) && is_finite(&operands[2], job->weights);
+    default:
+        return is_finite(&operands[1], x) && is_finite(&operands[2], y);
+    }
+}
+
 nd_status nd__onednn_conv(const nd_kernel_call *call) {
     if (!nd__onednn_is_used())
         return ND_ERROR_UNSUPPORTED;
     conv_job job = {.call = call, .whole = whole_of(call)};
+    job.bytes = job.whole.is_bf16 ? sizeof(uint16_t) : sizeof(float);
     if (!sizes_suit(&job.whole.sizes))
         return ND_ERROR_UNSUPPORTED;
     job.row = nd__conv_row_of(call->op, &job.whole.sizes);
@@ -461,9 +519,12 @@ nd_status nd__onednn_conv(const nd_kernel_call *call) {
         return ND_ERROR_UNSUPPORTED;
     int64_t size = divide(&job);
     int64_t ranges = job.images * job.stretches, parts = ranges * job.channels;
-    bool sums = call->op == ND_OP_conv_grad_weight && ranges > 1;
+    const bool is_bf16 = job.whole.is_bf16;
+    if (is_bf16 && !suits_bf16(&job, size))
+        return ND_ERROR_UNSUPPORTED;
+    bool sums = call->op == ND_OP_conv_grad_weight && (ranges > 1 || is_bf16);
     if (sums) {
-        job.sums = malloc((size_t)((ranges - 1) * job.weights) * sizeof(float));
+        job.sums = malloc((size_t)((ranges - !is_bf16) * job.weights) * sizeof(float));
         if (!job.sums)
             return ND_ERROR_OUT_OF_MEMORY;
     } else if (job.images * job.row.runs > 1 && job.channels == 1 &&

@@ -101,6 +101,12 @@ static nd_status status_of(dnnl_status_t made) {
     return ND_ERROR_UNSUPPORTED;
 }
 
+/// Sums over images and ranges of them are rounded by whoever adds them.
+static dnnl_data_type_t type_of(const nd__conv_plan *plan, int operand) {
+    const bool is_sum = plan->op == ND_OP_conv_grad_weight && operand == 0;
+    return plan->part.is_bf16 && !is_sum ? dnnl_bf16 : dnnl_f32;
+}
+
 /// An operand of `ndim` dense axes, but for its first, whose stride is given; and the same in any
 /// layout.
 static bool describe(nd__conv_plan *plan, int operand, int ndim, const int64_t *dims,
@@ -112,10 +118,11 @@ static bool describe(nd__conv_plan *plan, int operand, int ndim, const int64_t *
         strides[i] = i == 0 ? stride : dense;
         dense *= dims[i];
     }
+    const dnnl_data_type_t type = type_of(plan, operand);
     plan->argument[operand] = argument;
-    return dnnl_memory_desc_init_by_strides(&plan->ours[operand], ndim, sizes, dnnl_f32, strides) ==
+    return dnnl_memory_desc_init_by_strides(&plan->ours[operand], ndim, sizes, type, strides) ==
                dnnl_success &&
-           dnnl_memory_desc_init_by_tag(ret_any, ndim, sizes, dnnl_f32, dnnl_format_tag_any) ==
+           dnnl_memory_desc_init_by_tag(ret_any, ndim, sizes, type, dnnl_format_tag_any) ==
                dnnl_success;
 }
 
@@ -161,6 +168,11 @@ static bool describe_operands(nd__conv_plan *plan, conv_descriptors *d) {
         weight_argument = DNNL_ARG_DIFF_WEIGHTS;
         y_argument = DNNL_ARG_DIFF_DST;
     }
+    dnnl_dims_t channels = {s->co};
+    plan->argument[3] = DNNL_ARG_BIAS;
+    if (plan->part.has_bias && dnnl_memory_desc_init_by_tag(&plan->ours[3], 1, channels, dnnl_bf16,
+                                                            dnnl_a) != dnnl_success)
+        return false;
     // Without depth there are two axes, for which oneDNN has the most code.
     bool flat = s->x[0] == 1 && s->kernel[0] == 1 && s->padding[0] == 0;
     int axes = flat ? 2 : 3;
@@ -186,10 +198,12 @@ static dnnl_status_t describe_convolution(const nd__conv_plan *plan, conv_descri
         return made;
     dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user);
     bool is_forward = plan->op == ND_OP_conv;
+    dnnl_memory_desc_t weight = d->weight;
+    weight.data_type = plan->part.is_bf16 ? dnnl_bf16 : dnnl_f32;
     made = dnnl_dilated_convolution_forward_desc_init(
         &description, is_forward ? dnnl_forward_inference : dnnl_forward_training,
-        dnnl_convolution_direct, &d->x, &d->weight, NULL, &d->y, d->strides, d->dilation,
-        d->padding, d->padding);
+        dnnl_convolution_direct, &d->x, &weight, plan->part.has_bias ? &plan->ours[3] : NULL, &d->y,
+        d->strides, d->dilation, d->padding, d->padding);
     if (made == dnnl_success)
         made = dnnl_primitive_desc_create(&forward, &description, attr, cache.engine, NULL);
     if (made == dnnl_success && !is_forward) {
@@ -227,6 +241,17 @@ static dnnl_status_t make_reorder(nd__conv_plan *plan, int operand) {
     return made;
 }
 
+/// Whether it is by code for bf16: oneDNN has code for other processors, too, which takes several times as
+/// long as f32 does.
+static bool is_of_pairs(const_dnnl_primitive_desc_t convolution) {
+    const unsigned pairs = dnnl_cpu_isa_avx512_core_bf16;
+    const char *name = NULL;
+    return ((unsigned)dnnl_get_effective_cpu_isa() & pairs) == pairs &&
+           dnnl_primitive_desc_query(convolution, dnnl_query_impl_info_str, 0, &name) ==
+               dnnl_success &&
+           strncmp(name, "ref", 3) != 0;
+}
+
 static nd_status fill_plan(nd__conv_plan *plan) {
     conv_descriptors descriptors;
     if (!describe_operands(plan, &descriptors))
@@ -235,6 +260,8 @@ static nd_status fill_plan(nd__conv_plan *plan) {
     dnnl_status_t made = describe_convolution(plan, &descriptors, &convolution);
     if (made != dnnl_success)
         return status_of(made);
+    if (plan->part.is_bf16 && !is_of_pairs(convolution))
+        made = dnnl_unimplemented;
     for (int i = 0; i < 3 && made == dnnl_success; i++) {
         const dnnl_memory_desc_t *theirs =
             dnnl_primitive_desc_query_md(convolution, dnnl_query_exec_arg_md, plan->argument[i]);

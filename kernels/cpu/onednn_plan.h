@@ -12,6 +12,8 @@
 typedef struct nd__conv_part {
     nd__conv_sizes sizes;
     int64_t x_stride, y_stride, weight_stride;
+    int64_t is_bf16;  ///< else f32, as the gradient of the weight is always
+    int64_t has_bias; ///< of a result of bf16, which is rounded behind it
 } nd__conv_part;
 
 typedef struct nd__conv_plan {
@@ -23,9 +25,9 @@ typedef struct nd__conv_plan {
     dnnl_engine_t engine;
     dnnl_primitive_t convolution;
     size_t scratch_bytes;
-    // By operand of the call.
-    int argument[3];
-    dnnl_memory_desc_t ours[3], theirs[3];
+    // By operand of the call; a bias is the fourth, and has one layout.
+    int argument[4];
+    dnnl_memory_desc_t ours[4], theirs[3];
     dnnl_primitive_t reorder[3]; ///< NULL where the layouts are one
 } nd__conv_plan;
 
