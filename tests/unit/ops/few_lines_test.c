@@ -202,6 +202,9 @@ static void test_integers_wrap(void **state) {
         check_integers(m, n, i / 6 % 4 ? 1 + below(70) : 1 + below(400),
                        kinds[(size_t)i % COUNT_OF(kinds)]);
     }
+    for (int i = 0; i < 2 * CASES; i++) // a vector by few columns
+        check_integers(i % 4 ? 1 : 2 + below(15), i % 4 ? 2 + below(15) : 1, 60 + below(300),
+                       kinds[(size_t)(i / 4) % COUNT_OF(kinds)]);
 }
 
 /// More rows and columns than are computed together, and sums that are long enough, of every width.
