@@ -60,6 +60,7 @@ typedef struct narrow {
     uint16_t *y;
     int64_t few;
     int group, vectors;
+    bool rounds; ///< results are written where they belong as soon as they are there
 } narrow;
 
 // ------------------------------------------------------------------------------------------- panels
@@ -76,7 +77,8 @@ static narrow narrow_of(const work *w, int64_t set) {
                              : few > 2 ? 4
                              : few > 1 ? 8
                                        : 16,
-                    .vectors = (int)((few + LANES - 1) / LANES)};
+                    .vectors = (int)((few + LANES - 1) / LANES),
+                    .rounds = few > 8 && w->y_other == 1 && !w->accumulate};
 }
 
 /// Lines that lie side by side, of which one element follows the other `step` apart, pair by pair.
@@ -304,11 +306,31 @@ INLINE void write_sums(const int group, const int lines, const int vectors, int6
     }
 }
 
+/// Results of such lines, rounded as they are stored.
+INLINE void write_rounded(const int lines, const int vectors, const narrow *f, int64_t first,
+                          __m512 (*sum)[MOST_SUMS]) {
+    const int64_t rest = f->few - (vectors - 1) * LANES;
+    const __mmask16 there = (__mmask16)(rest < LANES ? (1u << rest) - 1 : 0xFFFF);
+    UNROLL for (int i = 0; i < lines; i++) {
+        uint16_t *to = f->y + (first + i) * f->of->y_line;
+        UNROLL for (int j = 0; j < vectors; j++) {
+            const __m256i rounded = (__m256i)_mm512_cvtneps_pbh(sum[i][j]);
+            if (j < vectors - 1)
+                _mm256_storeu_si256((__m256i *)(void *)(to + j * LANES), rounded);
+            else
+                _mm256_mask_storeu_epi16(to + j * LANES, there, rounded);
+        }
+    }
+}
+
 INLINE void sums_of(const int group, const int lines, const int vectors, const narrow *f,
                     int64_t first, float *to) {
     __m512 sum[MOST_LINES][MOST_SUMS];
     add_up(group, lines, vectors, f, f->of->lines + first * f->of->line, sum);
-    write_sums(group, lines, vectors, f->few, sum, to);
+    if (group == 1 && f->rounds)
+        write_rounded(lines, vectors, f, first, sum);
+    else
+        write_sums(group, lines, vectors, f->few, sum, to);
 }
 
 /// Sums of so many lines at a time, as long as there are as many, the last ones once more with some
@@ -414,7 +436,8 @@ static void blocks(void *context, int64_t begin, int64_t end) {
         const narrow f = narrow_of(w, w->first_set + at / across);
         const int64_t first = at % across * BLOCK, count = MINIMUM(w->count - first, BLOCK);
         sums_of_any(&f, first, count, sums);
-        put_block(&f, first, count, sums);
+        if (!f.rounds)
+            put_block(&f, first, count, sums);
     }
 }
 
