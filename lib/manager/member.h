@@ -145,10 +145,12 @@ void nd__member_grow_account(nd_object *object, nd_manager *manager, uint64_t by
 void nd__member_shrink_account(nd_object *object, uint64_t bytes);
 
 /// Whether a cap has no room for one more, under the lock of the manager's first shard.
-static inline bool nd__member_cap_refuses(const nd_shard *shard, const nd_object *object) {
+static inline bool nd__member_cap_is_reached(const nd_shard *shard) {
     const uint64_t cap = shard->manager->cap;
     const nd__counters *count = &shard->count;
-    return cap && count->live - count->temporary - count->uncapped >= cap &&
-           !(object->type->flags & ND__TYPE_UNCAPPED);
+    return cap && count->live - count->temporary - count->uncapped >= cap;
+}
+static inline bool nd__member_cap_refuses(const nd_shard *shard, const nd_object *object) {
+    return nd__member_cap_is_reached(shard) && !(object->type->flags & ND__TYPE_UNCAPPED);
 }
 #endif

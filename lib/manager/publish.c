@@ -8,6 +8,7 @@
 #include "lib/manager/member.h"
 #include "lib/manager/shard.h"
 #include "lib/manager/trigger.h"
+#include "lib/object/callback.h"
 #include "lib/object/object.h"
 
 nd_shard *nd__publish_lock_above(nd_shard *shard, nd_manager *manager) {
@@ -19,13 +20,30 @@ nd_shard *nd__publish_lock_above(nd_shard *shard, nd_manager *manager) {
     return shard;
 }
 
-nd_status nd__publish_refuse(nd_shard *shard, nd_object *object) {
+/// Gives up the lock.
+static nd_status refuse(nd_shard *shard, const nd_type *type) {
     const nd_manager *manager = shard->manager;
     const uint64_t cap = manager->cap;
     nd__shard_unlock(shard);
-    nd__atomic_clear_flags(&object->flags, ND__TRACKED);
     return nd__error(ND_ERROR_QUOTA, "a new %s does not fit: manager %s is capped at %llu objects",
-                     object->type->name, manager->name, (unsigned long long)cap);
+                     type->name, manager->name, (unsigned long long)cap);
+}
+
+nd_status nd__publish_refuse(nd_shard *shard, nd_object *object) {
+    nd__atomic_clear_flags(&object->flags, ND__TRACKED);
+    return refuse(shard, object->type);
+}
+
+nd_status nd__publish_check(const nd_type *type, nd_manager *manager) {
+    if (nd__thread_record.in_callback)
+        return nd__callback_error(type->name);
+    nd_shard *shard = nd__shard_lock_to_fill(manager);
+    if (!nd__manager_open(manager))
+        shard = nd__publish_lock_above(shard, manager);
+    if (nd__member_cap_is_reached(shard))
+        return refuse(shard, type);
+    nd__shard_unlock(shard);
+    return ND_OK;
 }
 
 void nd__publish_charge_instead(nd_object *object, nd_manager *manager, nd_manager *target) {

@@ -36,6 +36,10 @@ nd_status nd__publish_view(nd__stored *view, nd_manager *manager);
 /// manager takes it in no such way; nd__place_publish says what to do, or what is wrong.
 bool nd__publish_beside(nd_object *object, nd_object *neighbour, void *slot);
 
+/// Whether an object of that type, which a cap counts, could be published there now. The error of
+/// nd__publish if not. For who would leave something behind beside an object that is refused.
+__attribute__((cold)) nd_status nd__publish_check(const nd_type *type, nd_manager *manager);
+
 /// Gives up the lock of a shard of a manager that has closed, and locks the one that this thread
 /// has to fill of its nearest ancestor that has not.
 __attribute__((cold)) nd_shard *nd__publish_lock_above(nd_shard *shard, nd_manager *manager);

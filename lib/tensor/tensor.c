@@ -213,6 +213,13 @@ nd_tensor *nd__tensor_view(const nd_tensor *x, int ndim, const int64_t *shape,
     return nd__tensor_view_following(NULL, x, ndim, shape, strides, offset);
 }
 
+/// The storage of x, which has none yet, for a view that a manager will not refuse as far as one knows:
+/// what is refused leaves none behind. NULL with an error.
+__attribute__((cold, noinline)) static nd_storage *first_storage(const nd_tensor *x,
+                                                                 nd_manager *of_view) {
+    return nd__publish_check(&nd__tensor_type, of_view) == ND_OK ? nd__tensor_storage(x) : NULL;
+}
+
 /// What becomes a view of x, and where it belongs. It is to hold `base` (may be NULL), which is kept
 /// for it and has the collector see it, and the storage of x, which is not: no user code may run before view_end() follows. NULL
 /// with an error.
@@ -222,7 +229,10 @@ view_begin(const nd_tensor *x, int ndim, nd_tensor *base, nd_place *ret_place) {
     if (base)
         nd__object_keep(base); // what runs below may part it from x
     *ret_place = nd__place_begin(&operand, 1);
-    nd_object *object = nd__tensor_storage(x) ? new_bare(ndim, base ? ND__TRACKED : 0) : NULL;
+    nd_storage *storage = nd__tensor_storage_now(x);
+    if (__builtin_expect(!storage, 0))
+        storage = first_storage(x, ret_place->manager);
+    nd_object *object = storage ? new_bare(ndim, base ? ND__TRACKED : 0) : NULL;
     if (__builtin_expect(object && !nd__object_is_closing(x), 1))
         return (nd_tensor *)object;
     if (object) {

@@ -64,6 +64,30 @@ static void test_B15_tensor_that_a_cap_refuses_leaves_no_storage(void **state) {
     close_and_release(capped);
 }
 
+static void test_B15_view_that_a_cap_refuses_leaves_no_storage(void **state) {
+    (void)state;
+    nd_manager *home = manager_new(NULL, "home"), *full = manager_new(NULL, "full");
+    nd_tensor *x = ones_in(home, 16), *there = ones_in(full, 16);
+    assert_ok(nd_manager_set_cap(full, 1));
+    const nd_manager_stats home_before = stats_of(home), full_before = stats_of(full);
+    for (int i = 0; i < 4; i++) {
+        const nd_tensor *of = i % 2 ? there : x;
+        nd_with_manager(full) {
+            nd_tensor *view = i < 2 ? nd_slice(of, 0, 4, 1, 0) : nd_detach(of);
+            assert_null(view);
+        }
+        assert_int_equal(nd_error_get_status(), ND_ERROR_QUOTA);
+        nd_error_clear();
+        assert_int_equal(stats_of(home).created_objects, home_before.created_objects);
+        assert_int_equal(stats_of(full).created_objects, full_before.created_objects);
+        assert_int_equal(stats_of(full).live_objects, full_before.live_objects);
+    }
+    nd_release(x);
+    nd_release(there);
+    close_and_release(home);
+    close_and_release(full);
+}
+
 static void *make_large(void *manager) {
     nd_tensor *x = NULL;
     nd_with_manager(manager) x = nd_empty(ND_SHAPE(1000), ND_F32);
@@ -308,6 +332,7 @@ int main(void) {
         ND_TEST(test_storage_goes_with_its_last_view_wherever_that_is),
         ND_TEST(test_B15_tensor_that_a_cap_refuses_leaves_no_storage),
         ND_TEST(test_B15_cap_leaves_out_storages_that_several_threads_have_made),
+        ND_TEST(test_B15_view_that_a_cap_refuses_leaves_no_storage),
         ND_TEST(test_B16_refused_attach_leaves_tensor_and_bytes_in_place),
         ND_TEST(test_B27_lent_tensor_comes_home_with_its_bytes),
         ND_TEST(test_B34_refused_attach_moves_nothing_beside_a_close),
