@@ -506,11 +506,15 @@ static bool is_of_few_halves(const nd__product *p) {
 
 /// Whether the loops compute a product of few lines and long sums faster than a library.
 static bool is_of_few(const nd__product *p, nd_dtype dtype) {
+    const bool is_turned = dtype == ND_F32 && p->m < p->n && p->a.column_stride != 1;
+    if (is_turned && p->b.row_stride == 1 && p->b.column_stride != 1 && has_wide_vectors() &&
+        nd__product_is_of_long_sums(p, sizeof(float)))
+        return true;
     if (!nd__product_is_of_few(p))
         return false;
     if (dtype == ND_BF16)
         return is_of_few_halves(p);
-    return dtype == ND_F32 && p->m < p->n && p->n > ND__FEW && p->a.column_stride != 1;
+    return is_turned && p->n > ND__FEW;
 }
 
 /// Whether the loops compute a product of bf16 by pairs, and as fast as a library.
