@@ -6,8 +6,10 @@
 
 static double reduced_elements(const nd_rule_call *call);
 static int reduced_axes(const nd_rule_call *call, int *ret_axes);
-static nd_status give_deviation(const nd_rule_call *call, const nd_tensor *g, double factor);
-static nd_tensor *over_result(const nd_rule_call *call, double power, nd_tensor **ret_safe);
+static nd_status give_deviation(const nd_rule_call *call, const nd_tensor *g, double factor,
+                                const nd_tensor *whole);
+static nd_tensor *over_result(const nd_rule_call *call, double power, nd_tensor **ret_safe,
+                              nd_tensor **ret_is_number);
 static nd_tensor *deviation_of(const nd_rule_call *call);
 static nd_tensor *with_reduced_axes(const nd_rule_call *call, const nd_tensor *y);
 static nd_status give_repeated(const nd_rule_call *call, const nd_tensor *g);
@@ -30,13 +32,14 @@ nd_status nd__rule_mean(const nd_rule_call *call) {
 /// 2 g (x - mean) / (n - correction)
 nd_status nd__rule_var(const nd_rule_call *call) {
     nd_auto nd_tensor *g = nd__rules_wide_half(nd__rules_output_grad(call));
-    return give_deviation(call, g, 2.0);
+    return give_deviation(call, g, 2.0, NULL);
 }
 
 /// g (x - mean) / ((n - correction) y), 0 where y is 0
 nd_status nd__rule_std(const nd_rule_call *call) {
-    nd_auto nd_tensor *share = over_result(call, 1.0, NULL);
-    return give_deviation(call, share, 1.0);
+    nd_auto nd_tensor *divisor = NULL;
+    nd_auto nd_tensor *share = over_result(call, 1.0, &divisor, NULL);
+    return divisor ? give_deviation(call, share, 1.0, divisor) : nd_error_get_status();
 }
 
 /// g exp(x - y)
@@ -52,8 +55,9 @@ nd_status nd__rule_logsumexp(const nd_rule_call *call) {
     return nd__rule_give(call, 0, nd_mul(probability, g));
 }
 
-/// g sign(x) (|x| / y)^(p - 1), 0 where x or y is 0. For orders between 0 and 2 as a product of
-/// powers, which stay in range where a quotient of the two does not.
+/// g sign(x) (|x| / y)^(p - 1), 0 where x or y is 0. For orders below 2 and not below 0 as a product
+/// of powers, which stay in range where a quotient of the two does not; g / y leaves it where x / y
+/// does not.
 nd_status nd__rule_norm(const nd_rule_call *call) {
     double order = call->node->attrs.f[0];
     nd_auto nd_tensor *saved = nd__record_saved(call->node, 0);
@@ -64,17 +68,24 @@ nd_status nd__rule_norm(const nd_rule_call *call) {
         nd_auto nd_tensor *which = nd_sign(x);
         return nd__rule_give(call, 0, nd_mul(which, repeated));
     }
-    const bool is_quotient = order < 0.0 || order > 2.0;
-    nd_auto nd_tensor *divisor = NULL;
-    nd_auto nd_tensor *share = over_result(call, order - 1.0, is_quotient ? &divisor : NULL);
+    const bool is_quotient = order < 0.0 || order >= 2.0;
+    nd_auto nd_tensor *divisor = NULL, *is_result = NULL;
+    nd_auto nd_tensor *share =
+        over_result(call, order - 1.0, is_quotient ? &divisor : NULL, &is_result);
     nd_auto nd_tensor *kept = with_reduced_axes(call, share);
-    if (order == 2.0)
-        return nd__rule_give(call, 0, nd_mul(x, kept));
     nd_auto nd_tensor *whole = divisor ? with_reduced_axes(call, divisor) : NULL;
+    if (order == 2.0) {
+        nd_auto nd_tensor *slope = nd_div(x, whole);
+        return nd__rule_give(call, 0, nd_mul(slope, kept));
+    }
     nd_auto nd_tensor *sign = nd_sign(x);
     nd_auto nd_tensor *zero = nd__rules_constant(x, x ? x->dtype : ND_F32, 0.0);
     nd_auto nd_tensor *one = nd__rules_constant(x, x ? x->dtype : ND_F32, 1.0);
-    nd_auto nd_tensor *is_number = nd_not_equal(x, zero);
+    nd_auto nd_tensor *is_not_zero = nd_not_equal(x, zero);
+    nd_auto nd_tensor *is_reduced = with_reduced_axes(call, is_result);
+    // Where y is 0 only negative powers are not.
+    nd_auto nd_tensor *is_number =
+        order < 0.0 ? nd_logical_and(is_not_zero, is_reduced) : nd_retain(is_not_zero);
     nd_auto nd_tensor *size = nd_abs(x);
     nd_auto nd_tensor *part = is_quotient ? nd_div(size, whole) : nd_retain(size);
     // A power of 0 may be infinite, and what is infinite has no second derivative.
@@ -183,17 +194,26 @@ static nd_tensor *deviation_of(const nd_rule_call *call) {
     return nd_sub(x, mean);
 }
 
-/// factor g (x - mean) / (n - correction)
-static nd_status give_deviation(const nd_rule_call *call, const nd_tensor *g, double factor) {
+/// factor g ((x - mean) / whole) / (n - correction); `whole` is NULL for 1.
+static nd_status give_deviation(const nd_rule_call *call, const nd_tensor *g, double factor,
+                                const nd_tensor *whole) {
     nd_auto nd_tensor *deviation = deviation_of(call);
+    if (whole) {
+        nd_auto nd_tensor *kept = with_reduced_axes(call, whole);
+        nd_tensor *part = nd_div(deviation, kept);
+        nd_object_release(deviation);
+        deviation = part;
+    }
     double divisor = reduced_elements(call) - call->node->attrs.f[0];
     nd_auto nd_tensor *scaled = nd_div_scalar(g, (divisor > 0.0 ? divisor : 0.0) / factor);
     nd_auto nd_tensor *kept = with_reduced_axes(call, scaled);
     return nd__rule_give(call, 0, nd_mul(deviation, kept));
 }
 
-/// g / y^power, 0 where y, which is saved behind x, is 0. Owned.
-static nd_tensor *over_result(const nd_rule_call *call, double power, nd_tensor **ret_safe) {
+/// g / y^power, 0 where y, which is saved behind x, is 0. Owned. With `ret_safe` g alone, and y to
+/// divide by, which is 1 there; `ret_is_number` (may be NULL): where y is not 0.
+static nd_tensor *over_result(const nd_rule_call *call, double power, nd_tensor **ret_safe,
+                              nd_tensor **ret_is_number) {
     nd_auto nd_tensor *g = nd__rules_wide_half(nd__rules_output_grad(call));
     nd_auto nd_tensor *saved = nd__record_saved(call->node, 1);
     nd_auto nd_tensor *y = nd__rules_wide_half(saved);
@@ -206,6 +226,8 @@ static nd_tensor *over_result(const nd_rule_call *call, double power, nd_tensor 
     nd_tensor *result = nd__rules_zero_unless(is_number, share);
     if (ret_safe)
         *ret_safe = nd_steal(&safe);
+    if (ret_is_number)
+        *ret_is_number = nd_steal(&is_number);
     return result;
 }
 

@@ -231,6 +231,76 @@ static void test_norms_of_every_order_beside_a_zero(void **state) {
     }
 }
 
+/// Of order 2: an incoming gradient whose quotient by the norm leaves the dtype's range, though the
+/// gradient does not.
+static void test_norms_of_order_two_below_their_gradient(void **state) {
+    (void)state;
+    static const struct {
+        nd_dtype dtype;
+        double value, gradient;
+    } cases[] = {{ND_F32, 1e-20, 1e20},   {ND_F32, 1e-40, 1},  {ND_F32, 1e-37, 50},
+                 {ND_BF16, 1e-20, 1e20},  {ND_BF16, 1e-39, 1}, {ND_F16, 6e-5, 1e4},
+                 {ND_F64, 1e-150, 1e170}, {ND_F32, 1e20, 1},   {ND_F64, 1e-150, 1e-170}};
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        const double values[] = {cases[i].value, 0, -cases[i].value};
+        nd_auto nd_tensor *wide = nd_from_data(values, ND_SHAPE(3), ND_F64);
+        nd_auto nd_tensor *x = nd_cast(wide, cases[i].dtype);
+        nd_auto nd_tensor *g = nd_full(ND_SHAPE(), ND_NUMBER(cases[i].gradient), cases[i].dtype);
+        assert_ok(nd_set_requires_grad(x, true));
+        for (int recorded = 0; recorded < 2; recorded++) {
+            nd_auto nd_tensor *y = nd_norm(x, 2.0, 0, NULL, false), *slope = NULL;
+            nd_backward_options options = ND_BACKWARD_OPTIONS_INIT;
+            options.create_graph = recorded;
+            options.grad = g;
+            const nd_tensor *inputs[] = {x};
+            assert_ok(nd_grad(y, 1, inputs, &options, &slope));
+            nd_auto nd_tensor *got = nd_cast(slope, ND_F64);
+            const double *numbers = nd_get_data(got);
+            const double expected = cases[i].gradient * sqrt(0.5);
+            assert_true(numbers[1] == 0);
+            for (int k = 0; k < 3; k += 2)
+                if (!(fabs(numbers[k] / expected - (k ? -1 : 1)) < 0.05))
+                    fail_msg("case %zu: %g, expected %g", i, numbers[k], expected);
+        }
+    }
+}
+
+static void test_deviations_below_their_gradient(void **state) {
+    (void)state;
+    static const double sizes[][2] = {{1e-39, 1}, {1e-20, 1e20}, {1e-20, 1e-20}, {1e15, 1}};
+    for (size_t i = 0; i < COUNT(sizes); i++) {
+        const float size = (float)sizes[i][0];
+        const float values[] = {-size, 0, size};
+        nd_auto nd_tensor *x = nd_from_data(values, ND_SHAPE(3), ND_F32);
+        nd_auto nd_tensor *g = nd_full(ND_SHAPE(), ND_NUMBER(sizes[i][1]), ND_F32);
+        assert_ok(nd_set_requires_grad(x, true));
+        nd_auto nd_tensor *y = nd_std(x, 0, NULL, 1.0, false);
+        nd_backward_options options = ND_BACKWARD_OPTIONS_INIT;
+        options.grad = g;
+        assert_ok(nd_backward(y, &options));
+        const float *got = nd_get_data(nd_get_grad(x));
+        for (int k = 0; k < 3; k++)
+            if (!(fabs((double)got[k] / sizes[i][1] - 0.5 * (k - 1)) < 1e-4))
+                fail_msg("size %g, element %d: %g", sizes[i][0], k, (double)got[k]);
+    }
+}
+
+/// Where the norm is 0 the gradient is, of negative orders too, whose powers are infinite there.
+static void test_norms_of_negative_orders_that_are_zero(void **state) {
+    (void)state;
+    static const float cases[][3] = {{0, 1e-44F, 1e-41F}, {1e-45F, 1e-45F, 1e-45F}, {0, 1, 3}};
+    static const double orders[] = {-0.5, -1, -2.5};
+    for (size_t i = 0; i < COUNT(cases) * COUNT(orders); i++) {
+        nd_auto nd_tensor *x = nd_from_data(cases[i / COUNT(orders)], ND_SHAPE(3), ND_F32);
+        assert_ok(nd_set_requires_grad(x, true));
+        nd_auto nd_tensor *y = nd_norm(x, orders[i % COUNT(orders)], 0, NULL, false);
+        assert_ok(nd_backward(y, NULL));
+        const float norm = *(const float *)nd_get_data(y), *got = nd_get_data(nd_get_grad(x));
+        for (int k = 0; k < 3; k++)
+            assert_true(norm == 0 ? got[k] == 0 : isfinite(got[k]));
+    }
+}
+
 static void test_silu_of_minus_infinity(void **state) {
     (void)state;
     static const double values[] = {-INFINITY, -1e30, -100, INFINITY};
@@ -261,6 +331,9 @@ int main(void) {
         ND_TEST(test_hardswish_below_takes_no_gradient),
         ND_TEST(test_norms_of_every_order_far_from_one),
         ND_TEST(test_norms_of_every_order_beside_a_zero),
+        ND_TEST(test_norms_of_order_two_below_their_gradient),
+        ND_TEST(test_norms_of_negative_orders_that_are_zero),
+        ND_TEST(test_deviations_below_their_gradient),
         ND_TEST(test_silu_of_minus_infinity),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
