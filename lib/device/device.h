@@ -70,6 +70,8 @@ typedef struct nd_backend {
     /// Has kernels that do in one pass what takes several elsewhere (kernels/kernel.h: "where a
     /// backend has it"); which ones, launch answers.
     bool fuses;
+    /// May have convolutions of bf16 as they are, though it fuses nothing; launch answers again.
+    bool convolves_bf16;
     int (*device_count)(void);
     /// 64-byte aligned (256 for devices), at least one byte. ND_ERROR_OUT_OF_MEMORY: none left.
     /// Sets no message.

@@ -154,9 +154,8 @@ static nd_status compute_narrow(const char *name, nd_op op, const nd_tensor *con
                                 const int64_t *shape, const nd__conv_sizes *sizes,
                                 nd_tensor **ret_result) {
     const nd_tensor *a = inputs[0], *b = inputs[1], *bias = inputs[2];
-    const bool is_asked =
-        nd__launch_fuses(a->device) || (a->device.kind == ND_CPU && a->dtype == ND_BF16);
-    if (!nd__dtype_is_half(a->dtype) || !is_asked || a->numel == 0 || b->numel == 0)
+    if (!nd__dtype_is_half(a->dtype) || !nd__launch_convolves(a->device, a->dtype) ||
+        a->numel == 0 || b->numel == 0)
         return ND_ERROR_UNSUPPORTED;
     nd_auto nd_tensor *a_dense = nd__operands_dense(name, a, a->dtype);
     nd_auto nd_tensor *b_dense = a_dense ? nd__operands_dense(name, b, a->dtype) : NULL;

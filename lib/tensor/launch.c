@@ -95,6 +95,11 @@ bool nd__launch_fuses(nd_device device) {
     return nd__registry_backend(device.kind)->fuses;
 }
 
+bool nd__launch_convolves(nd_device device, nd_dtype dtype) {
+    const nd_backend *backend = nd__registry_backend(device.kind);
+    return backend->fuses || (backend->convolves_bf16 && dtype == ND_BF16);
+}
+
 bool nd__launch_has_chains(nd_device device) {
     return nd__registry_backend(device.kind)->launch_chains != NULL;
 }

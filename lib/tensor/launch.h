@@ -12,6 +12,8 @@ nd_status nd__launch_where_supported(const char *operation, nd_device device,
 /// Whether it is worth asking a device, by nd__launch_where_supported(), for a kernel that does in one
 /// pass what others do in several. That it fuses some says nothing of a certain one.
 bool nd__launch_fuses(nd_device device);
+/// The same of convolutions of a 16-bit dtype as they are.
+bool nd__launch_convolves(nd_device device, nd_dtype dtype);
 /// Whether a device takes chains (kernels/kernel.h).
 bool nd__launch_has_chains(nd_device device);
 /// Chains that callers collect before they launch them together.

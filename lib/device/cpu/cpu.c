@@ -68,6 +68,7 @@ __attribute__((constructor)) static void add_keeper(void) {
 const nd_backend nd__cpu_backend = {
     .name = "cpu",
     .host_accessible = true,
+    .convolves_bf16 = true,
     .device_count = cpu_device_count,
     .allocate = cpu_allocate,
     .release = cpu_release,
