@@ -1,8 +1,14 @@
 // Options of convolution and pooling from numbers, with the address of a literal that lives in the
-// block around it.
+// block around it, and cases of convolutions.
 #ifndef ND_TESTS_WINDOWS_H
 #define ND_TESTS_WINDOWS_H
 #include <nd/ops.h>
+
+/// A convolution of two axes; ci is that of x, and the weight has ci / groups.
+typedef struct conv_case {
+    int64_t n, ci, h, w, co, kh, kw;
+    int64_t stride[2], padding[2], dilation[2], groups;
+} conv_case;
 
 /// Both axes alike.
 #define CONV(stride, padding) CONV_WITH(stride, stride, padding, padding, 1, 1, 1)

@@ -8,12 +8,6 @@
 #include <math.h>
 #include <nd/nd.h>
 
-/// ci is that of x, and the weight has ci / groups.
-typedef struct conv_case {
-    int64_t n, ci, h, w, co, kh, kw;
-    int64_t stride[2], padding[2], dilation[2], groups;
-} conv_case;
-
 static const conv_case cases[] = {
     {2, 40, 20, 20, 48, 3, 3, {1, 1}, {1, 1}, {1, 1}, 1},
     {2, 3, 40, 41, 24, 7, 7, {2, 2}, {3, 3}, {1, 1}, 1},

@@ -5,12 +5,6 @@
 #include "tests/unit/ops/values.h"
 #include "tests/windows.h"
 
-/// ci is that of x, and the weight has ci / groups.
-typedef struct conv_case {
-    int64_t n, ci, h, w, co, kh, kw;
-    int64_t stride[2], padding[2], dilation[2], groups;
-} conv_case;
-
 static const conv_case conv_cases[] = {
     {1, 1, 5, 5, 1, 3, 3, {1, 1}, {0, 0}, {1, 1}, 1},
     {2, 3, 8, 7, 4, 3, 3, {1, 1}, {1, 1}, {1, 1}, 1},
