@@ -1,9 +1,8 @@
 // The end of objects: out of their manager, weak references and edges cleared, destroyed, freed.
 //
 // Invariants: destruction is a loop over the thread's list of dead objects, never a recursion;
-// edges of an object that the collector may see are cleared inside the gate, so a dead tracked
-// object that meets a closed gate is parked; nothing is destroyed in a callback that a device runs
-// (callback.h).
+// an object that the collector may see dies inside the gate, so a dead tracked object that meets a
+// closed gate is parked; nothing is destroyed in a callback that a device runs (callback.h).
 #include "lib/manager/destroy.h"
 #include "lib/base/atomics.h"
 #include "lib/base/cancel.h"
@@ -146,6 +145,42 @@ static bool is_tracked_tensor(const nd_object *object) {
     return (object->type->flags & ND__TYPE_TENSOR) && !(nd__object_flags(object) & ~TENSOR_BITS);
 }
 
+/// True for what the collector may see, which is plain apart from that and can drop its edges.
+static inline bool is_dropper(const nd_object *object) {
+    return (object->type->flags & ND__TYPE_DROPS) &&
+           !(nd__object_flags(object) & ~(ND__CLASS_BITS | ND__TRACKED));
+}
+
+/// The end of one that is in no manager, after a moment inside the gate at which that was so and its
+/// count was zero: no collection has it as a candidate, and none can find it.
+static void end_dropper(nd_object *object) {
+    ((const nd__dropping_type *)object->type)->drop(object);
+    nd__block_free(object);
+}
+
+/// What computed a tracked tensor that dies, if this tensor alone has it, leaves the shard that both
+/// are in, with a count of zero. Inside the gate, and under the lock of that. Apart, so that tensors
+/// which have none save no registers.
+__attribute__((noinline)) static void take_history(nd_object *history, nd_shard *shard,
+                                                   nd_thread *thread, bool cutting) {
+    if (nd__object_shard(history) != shard)
+        return;
+    const uint64_t word = nd__atomic_load(&history->word, acquire);
+    if ((uint32_t)word != 1 || !is_dropper(history))
+        return;
+    nd__checked_death(history);
+    nd__atomic_store(&history->word, word - 1, relaxed);
+    nd__member_die(shard, history, history->type->flags, thread, cutting);
+}
+
+/// After the gate.
+__attribute__((noinline)) static void release_history(nd_object *history) {
+    if ((uint32_t)nd__atomic_load(&history->word, relaxed) == 0)
+        end_dropper(history);
+    else
+        nd_object_release(history);
+}
+
 /// What a release does that was the last one, or met a count beyond.
 static void release_last(nd_object *object, uint32_t count) {
     if (count == 1 || nd__object_released_beyond(object, count))
@@ -159,7 +194,8 @@ static void release_last(nd_object *object, uint32_t count) {
 /// tracked one inside the gate, which is left. So no collection is looking at it, none has it as a
 /// candidate (one in steps would hold it), and none can find it once it is in no list, as nothing
 /// leads to what has a count of zero. Hence its edges need not be cleared there one by one: they are
-/// released after the gate, and what dies of that waits in the thread's list of the dead.
+/// released after the gate, and what dies of that waits in the thread's list of the dead. What
+/// computed it, if nobody else has that, goes the same way beside it.
 ///
 /// `idle`: but for this, and for the gate, the thread is known to be.
 static inline __attribute__((always_inline)) void destroy_with_storage(nd_object *object,
@@ -168,8 +204,12 @@ static inline __attribute__((always_inline)) void destroy_with_storage(nd_object
                                                                        bool tracked, bool idle) {
     const bool cutting = !idle && thread->cutting;
     nd_object *storage = nd__object_storage(object), *left = NULL;
-    if (shard)
+    nd_object *const *edges = ((const nd__stored *)object)->edges; // the base among them
+    if (shard) {
         nd__member_die(shard, object, ND__TYPE_OF_TENSORS, thread, cutting);
+        if (tracked && edges[ND__STORED_HISTORY])
+            take_history(edges[ND__STORED_HISTORY], shard, thread, cutting);
+    }
     nd__stored *borrower =
         tracked && nd__borrow_is_borrower((nd__stored *)object) ? (nd__stored *)object : NULL;
     if (borrower) {
@@ -207,12 +247,16 @@ static inline __attribute__((always_inline)) void destroy_with_storage(nd_object
         release_last(storage, count);
     if (__builtin_expect(left != NULL, 0))
         nd_object_release(left);
-    // As a rule one is there, and no loop: counting takes longer than looking at them.
-    nd_object *const *edges = ((const nd__stored *)object)->edges; // the base among them
+        // As a rule one is there, and no loop: counting takes longer than looking at them.
 #pragma GCC unroll ND__STORED_EDGES
-    for (int i = 0; tracked && i < ND__STORED_EDGES; i++)
-        if (edges[i])
+    for (int i = 0; tracked && i < ND__STORED_EDGES; i++) {
+        if (!edges[i])
+            continue;
+        if (i == ND__STORED_HISTORY)
+            release_history(edges[i]);
+        else
             nd_object_release(edges[i]);
+    }
     if (__builtin_expect(nd__object_flags(object) & ND__LENT, 0))
         nd__adopt_end(object);
     else
@@ -234,6 +278,12 @@ static void destroy_dead(nd_object *object, nd_thread *thread) {
     // Not while this thread cuts garbage, which counts the edges that it clears.
     if (is_tracked_tensor(object) && !thread->cut && nd__gate_try_enter_as(thread)) {
         destroy_with_storage(object, nd__shard_lock_of(object), thread, true, false);
+        return;
+    }
+    if (is_dropper(object) && !thread->cut && nd__gate_try_enter_as(thread)) {
+        nd__member_unlink(object);
+        nd__gate_leave_as(thread);
+        end_dropper(object);
         return;
     }
     if (nd__object_flags(object) & ND__HAS_WEAK)

@@ -50,6 +50,7 @@ enum {
     /// counted), a graph's arena.
     ND__TYPE_UNCAPPED = 1u << 12,
     ND__TYPE_UNTRACKED = 1u << 11, ///< can be tracked, but starts green until nd__member_track
+    ND__TYPE_DROPS = 1u << 13,     ///< the type is an nd__dropping_type
     /// All that the type of tensors has.
     ND__TYPE_OF_TENSORS = ND__TYPE_TENSOR | ND__TYPE_ACCOUNTED | ND__TYPE_UNTRACKED,
 };
@@ -85,9 +86,16 @@ typedef struct nd_accounted {
     int32_t device_index;
 } nd_accounted;
 
-/// Edges that an object of ND__TYPE_TENSOR may have beside its storage; the last of them leads to
-/// the object of that kind whose storage it may borrow (lib/manager/borrow.h).
-enum { ND__STORED_EDGES = 4, ND__STORED_BASE = ND__STORED_EDGES - 1 };
+/// A type of ND__TYPE_DROPS: it has no finalizer and no `destroy`. Of an object of it that is in no
+/// manager, and that nobody can find, its death need not clear the edges one by one (destroy.c).
+typedef struct nd__dropping_type {
+    nd_type type;
+    void (*drop)(nd_object *object); ///< releases what all its edges lead to, and clears none
+} nd__dropping_type;
+
+/// Edges that an object of ND__TYPE_TENSOR may have beside its storage. One leads to what computed
+/// it; the last to the object of that kind whose storage it may borrow (lib/manager/borrow.h).
+enum { ND__STORED_EDGES = 4, ND__STORED_HISTORY = 1, ND__STORED_BASE = ND__STORED_EDGES - 1 };
 
 /// What a type of ND__TYPE_TENSOR begins with. Its bytes are those of data that lie in its own
 /// block, while it has no storage; else the storage has them. It has no finalizer and no `destroy`,

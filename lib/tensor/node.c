@@ -9,16 +9,18 @@
 
 static void node_traverse(const nd_object *self, nd_visitor *visitor);
 static void node_clear(nd_object *self);
-
+static void node_drop(nd_object *self);
 static const char *node_describe(const nd_object *self);
 
-const nd_type nd__node_type = {
-    .size = sizeof(nd_type),
-    .version = 1,
-    .name = "node",
-    .traverse = node_traverse,
-    .clear = node_clear,
-    .describe = node_describe,
+const nd__dropping_type nd__node_type = {
+    .type = {.size = sizeof(nd_type),
+             .version = 1,
+             .name = "node",
+             .flags = ND__TYPE_DROPS,
+             .traverse = node_traverse,
+             .clear = node_clear,
+             .describe = node_describe},
+    .drop = node_drop,
 };
 
 static void node_traverse(const nd_object *self, nd_visitor *visitor) {
@@ -43,6 +45,16 @@ static void node_clear(nd_object *self) {
         nd_edge_clear(&node->context);
     if (node->hooks)
         nd_edge_clear(&node->hooks);
+}
+
+static void node_drop(nd_object *self) {
+    const nd_node *node = (const nd_node *)self;
+    for (uint32_t i = 0; i < node->ninputs; i++)
+        nd_object_release(node->inputs[i].source);
+    for (uint32_t i = 0; i < node->nsaved; i++)
+        nd_object_release(node->saved[i].tensor);
+    nd_object_release(node->context);
+    nd_object_release(node->hooks);
 }
 
 static const char *node_describe(const nd_object *self) {

@@ -69,7 +69,7 @@ struct nd_node {
         *outputs; ///< in the node's own block: dtype, device, shape of each output (source unused)
 };
 
-extern const nd_type nd__node_type;
+extern const nd__dropping_type nd__node_type;
 
 /// A row of the table of operations, as recording sees it.
 typedef struct nd_op_info {

@@ -29,7 +29,7 @@ static nd_node *new_node(nd_op op, size_t ninputs, size_t nsaved, size_t noutput
     }
     size_t size =
         sizeof(nd_node) + (ninputs + noutputs) * sizeof(nd_node_input) + nsaved * sizeof(nd_saved);
-    nd_node *node = (nd_node *)nd__object_new(&nd__node_type, size);
+    nd_node *node = (nd_node *)nd__object_new(&nd__node_type.type, size);
     if (!node)
         return NULL;
     node->op = op;

@@ -55,6 +55,7 @@ _Static_assert(offsetof(nd_tensor, own_bytes) == offsetof(nd_accounted, bytes) &
                    offsetof(nd_tensor, storage) == offsetof(nd__stored, storage) &&
                    offsetof(nd_tensor, borrowers) == offsetof(nd__stored, borrowers) &&
                    offsetof(nd_tensor, grad) == offsetof(nd__stored, edges) &&
+                   offsetof(nd_tensor, node) == offsetof(nd__stored, edges[ND__STORED_HISTORY]) &&
                    offsetof(nd_tensor, base) == offsetof(nd__stored, edges[ND__STORED_BASE]) &&
                    offsetof(nd_tensor, version) ==
                        offsetof(nd__stored, edges) + ND__STORED_EDGES * sizeof(nd_object *),

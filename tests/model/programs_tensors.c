@@ -1,6 +1,6 @@
 // Programs of an object that the collector may see and which has a storage, as a tensor with
 // history, or a view that follows its base: the death of one takes one pass of the gate and one
-// lock (lib/manager/destroy.c).
+// lock (lib/manager/destroy.c), and what computed it dies with it.
 #include "lib/base/atomics.h"
 #include "lib/manager/account.h"
 #include "lib/manager/borrow.h"
@@ -78,6 +78,49 @@ static nd__stored *make_view(nd_manager *manager, nd__stored *of) {
     nd__atomic_set_flags(&sheet->accounted.header.flags, ND__TRACKED); // still private
     model_assert(nd__publish_view(sheet, manager) == ND_OK);
     return sheet;
+}
+
+// What computed an object of that kind, and holds what it was computed of.
+
+typedef struct note {
+    nd_object header;
+    nd_object *edges[2];
+} note;
+
+static note *history; ///< of the result, which is `view` here; the leaf below it is `base`
+static int held_history;
+
+static void note_traverse(const nd_object *self, nd_visitor *visitor) {
+    for (int i = 0; i < 2; i++)
+        nd_visit(visitor, ((const note *)self)->edges[i], "edge");
+}
+
+static void note_clear(nd_object *self) {
+    for (int i = 0; i < 2; i++)
+        nd_edge_clear(&((note *)self)->edges[i]);
+}
+
+static void note_drop(nd_object *self) {
+    for (int i = 0; i < 2; i++)
+        nd_object_release(((note *)self)->edges[i]);
+}
+
+static const nd__dropping_type note_type = {
+    .type = {.size = sizeof(nd_type),
+             .version = 1,
+             .name = "note",
+             .flags = ND__TYPE_DROPS,
+             .traverse = note_traverse,
+             .clear = note_clear},
+    .drop = note_drop,
+};
+
+static note *begin_note(const char *name, void *of) {
+    note *made = (note *)nd__object_new(&note_type.type, sizeof *made);
+    model_assert(made);
+    model_name(made, name);
+    made->edges[0] = nd_object_retain(of);
+    return made;
 }
 
 /// A view, whose one handle a thread releases; the base is held to the end.
@@ -167,8 +210,94 @@ static void setup_view_in_ring(void) {
     held_base = 1;
 }
 
+/// A result, whose one handle a thread releases, with what computed it; the leaf is held to the end.
+static void setup_history(void) {
+    make_managers(2);
+    base = make_sheet(managers[0], "leaf");
+    view = make_sheet(managers[0], "result");
+    history = begin_note("history", base);
+    model_assert(nd__publish_beside(&history->header, &view->accounted.header,
+                                    &view->edges[ND__STORED_HISTORY]));
+    held_base = 1;
+    held_view = held_history = 0;
+}
+
+static void setup_history_in_steps(void) {
+    setup_history();
+    nd_gc_policy policy = ND_GC_POLICY_INIT;
+    policy.pause_ns = 1;
+    model_assert(nd_manager_set_gc_policy(NULL, &policy) == ND_OK);
+}
+
+/// A thread has a handle on what computed the result, too.
+static void setup_history_shared(void) {
+    setup_history();
+    nd__object_keep(history);
+}
+
+static void setup_history_shared_in_steps(void) {
+    setup_history_in_steps();
+    nd__object_keep(history);
+}
+
+/// The result was computed of another one, which nobody has any more.
+static void setup_history_of_two(void) {
+    setup_history();
+    note *earlier = begin_note("earlier", base);
+    model_assert(nd__publish(&earlier->header, managers[0]) == ND_OK);
+    nd_edge_set(&history->edges[1], earlier);
+    nd_release(earlier);
+}
+
+static void setup_history_of_two_in_steps(void) {
+    setup_history_in_steps();
+    note *earlier = begin_note("earlier", base);
+    model_assert(nd__publish(&earlier->header, managers[0]) == ND_OK);
+    nd_edge_set(&history->edges[1], earlier);
+    nd_release(earlier);
+}
+
+/// The leaf leads back to what was computed of it, as a gradient with a graph does.
+static void setup_history_ring(void) {
+    setup_history();
+    nd_edge_set(&base->edges[0], view);
+    nd__member_track(&base->accounted.header);
+    nd_release(base);
+    held_base = 0;
+}
+
+/// What computed the result lives elsewhere.
+static void setup_history_elsewhere(void) {
+    setup_history();
+    model_assert(nd_manager_attach(managers[1], history) == ND_OK);
+}
+
 static void release_view(void) {
     nd_release(view);
+}
+static void release_history(void) {
+    nd_release(history);
+}
+
+/// Looks at what it leads to, which must be there.
+static void look_at_history(void) {
+    model_assert(history->edges[0] == &base->accounted.header && nd_get_count(base) > 0);
+    nd_release(history);
+}
+
+static void attach_history(void) {
+    model_assert(nd_manager_attach(managers[1], history) == ND_OK);
+    nd_release(history);
+}
+
+static void upgrade_history(void) {
+    nd_weak *weakly = nd_weak_new(history);
+    nd_release(history);
+    nd_object *got = nd_weak_get(weakly);
+    if (got)
+        model_assert(((note *)got)->edges[0] == &base->accounted.header);
+    nd_release(got);
+    nd_release(weakly);
 }
 static void release_base(void) {
     nd_release(base);
@@ -264,6 +393,8 @@ static void finish_views(void) {
         nd_release(base);
     while (held_view-- > 0)
         nd_release(view);
+    while (held_history-- > 0)
+        nd_release(history);
     model_assert(nd_gc_collect(NULL, NULL) == ND_OK);
     for (int i = 0; i < MANAGERS && managers[i]; i++)
         model_assert(nd__account_bytes(managers[i], ND_CPU) == 0);
@@ -273,6 +404,9 @@ static void finish_views(void) {
 
 #define VIEW(name, what, setup, ...) \
     { name, what, setup, {__VA_ARGS__}, finish_views, 0, 0 }
+/// Too many interleavings for a test.
+#define VIEW_BOUNDED(name, what, setup, ...) \
+    { name, what, setup, {__VA_ARGS__}, finish_views, 30000, 0 }
 
 const model_program model_tensors_programs[] = {
     VIEW("view_collection", "the last handle of a view is released beside a collection", setup_view,
@@ -330,6 +464,33 @@ const model_program model_tensors_programs[] = {
          setup_view_in_steps, release_view, collect),
     VIEW("view_steps_releasers", "two threads release a view beside a collection in steps",
          setup_view_shared_in_steps, release_view, follow_and_release, collect),
+    VIEW("history_collection", "the last handle of a result is released beside a collection",
+         setup_history, release_view, collect),
+    VIEW("history_two", "the same of one that was computed of another one", setup_history_of_two,
+         release_view, collect),
+    VIEW("history_elsewhere", "the same where what computed it lives in another manager",
+         setup_history_elsewhere, release_view, collect_all),
+    VIEW("history_shared", "a result and what computed it are released by two threads",
+         setup_history_shared, release_view, look_at_history),
+    VIEW_BOUNDED("history_shared_collected", "the same beside a collection", setup_history_shared,
+                 release_view, look_at_history, collect),
+    VIEW("history_attach", "what computed a result moves as the result is released",
+         setup_history_shared, release_view, attach_history),
+    VIEW("history_weak", "a weak reference to what computed a result is made as that is released",
+         setup_history_shared, release_view, upgrade_history),
+    VIEW("history_ring",
+         "the only handle on a ring of leaf and result is released beside a collection",
+         setup_history_ring, release_view, collect),
+    VIEW("history_close", "the last handle of a result is released as its manager closes",
+         setup_history, release_view, close_first),
+    VIEW("history_dispose", "the same as its manager is disposed of", setup_history, release_view,
+         dispose_first),
+    VIEW("history_steps", "the last handle of a result is released beside a collection in steps",
+         setup_history_in_steps, release_view, collect),
+    VIEW("history_steps_two", "the same of one that was computed of another one",
+         setup_history_of_two_in_steps, release_view, collect),
+    VIEW("history_steps_shared", "what computed a result outlives it, beside a collection in steps",
+         setup_history_shared_in_steps, release_view, release_history, collect),
 };
 const size_t model_tensors_program_count =
     sizeof model_tensors_programs / sizeof model_tensors_programs[0];
