@@ -18,6 +18,7 @@
 #include <math.h>
 #include <nd/autograd.h>
 #include <nd/manager.h>
+#include <nd/manipulation.h>
 #include <nd/neural.h>
 
 static const char *const name = "attention";
@@ -446,6 +447,14 @@ static nd_tensor *attend_nothing(const attention *a, const int64_t *shape) {
     return nd_add(result, zero);
 }
 
+/// Without features each score is 0, as with one feature that is.
+static nd_tensor *attend_without_features(const attention *a, const nd_attention_options *options) {
+    const int64_t one[] = {0, 1};
+    nd_auto nd_tensor *query = nd_pad(a->inputs[QUERY], 1, one, ND_NUMBER(0), ND_PADDING_CONSTANT);
+    nd_auto nd_tensor *key = nd_pad(a->inputs[KEY], 1, one, ND_NUMBER(0), ND_PADDING_CONSTANT);
+    return nd_attention(query, key, a->inputs[VALUE], a->inputs[MASK], options);
+}
+
 /// In one kernel where there is one, else by blocks.
 static nd_status attend(const attention *a, bool by_kernel, nd_tensor **ret_result,
                         nd_tensor **ret_log_sums) {
@@ -470,6 +479,8 @@ nd_tensor *nd_attention(const nd_tensor *query, const nd_tensor *key, const nd_t
     for (int i = 0; i < query->ndim - 1; i++)
         shape[i] = query->shape[i];
     shape[query->ndim - 1] = value->shape[value->ndim - 1];
+    if (query->shape[query->ndim - 1] == 0 && value->numel > 0)
+        return attend_without_features(&a, options);
     if (query->numel == 0 || key->numel == 0 || value->numel == 0)
         return attend_nothing(&a, shape);
     nd_auto nd_tensor *result = NULL;

@@ -355,9 +355,43 @@ static void test_a_mask_of_nothing_keeps_its_history(void **state) {
     assert_true(((const float *)nd_get_data(nd_get_grad(mask)))[8] == 0);
 }
 
+/// Without features all scores are 0, so that the mask alone weighs the values.
+static void test_attention_without_features(void **state) {
+    (void)state;
+    nd_attention_options options = ND_ATTENTION_OPTIONS_INIT;
+    options.scale = 0.5;
+    const double values[] = {1, 2, 9}, added[] = {0, 1, -1, 2, 0, -INFINITY};
+    nd_auto nd_tensor *q = nd_zeros(ND_SHAPE(2, 0), ND_F64), *k = nd_zeros(ND_SHAPE(3, 0), ND_F64),
+                      *v = nd_from_data(values, ND_SHAPE(3, 1), ND_F64),
+                      *mask = nd_from_data(added, ND_SHAPE(2, 3), ND_F64);
+    nd_auto nd_tensor *mean = nd_attention(q, k, v, NULL, NULL);
+    assert_true(close_to(at_flat(mean, 0), 4, 1e-12, 1e-12));
+    assert_true(close_to(at_flat(mean, 1), 4, 1e-12, 1e-12));
+    options.causal = true;
+    nd_auto nd_tensor *causal = nd_attention(q, k, v, NULL, &options);
+    assert_true(close_to(at_flat(causal, 0), 1, 1e-12, 1e-12));
+    assert_true(close_to(at_flat(causal, 1), 1.5, 1e-12, 1e-12));
+    options.causal = false;
+    nd_tensor *const leaves[] = {q, k, v, mask};
+    for (size_t i = 0; i < COUNT_OF(leaves); i++)
+        assert_ok(nd_set_requires_grad(leaves[i], true));
+    nd_auto nd_tensor *y = nd_attention(q, k, v, mask, &options);
+    nd_auto nd_tensor *weights = nd_softmax(mask, -1), *expected = nd_matmul(weights, v);
+    assert_true(close_to(at_flat(y, 0), at_flat(expected, 0), 1e-12, 1e-12));
+    assert_true(close_to(at_flat(y, 1), at_flat(expected, 1), 1e-12, 1e-12));
+    nd_auto nd_tensor *loss = nd_sum(y, 0, NULL, false);
+    assert_ok(nd_backward(loss, NULL));
+    assert_shape(nd_get_grad(q), ND_SHAPE(2, 0));
+    assert_shape(nd_get_grad(k), ND_SHAPE(3, 0));
+    const double e = exp(1), total = 1 + e + 1 / e, p = 1 / total, first = at_flat(y, 0);
+    assert_true(close_to(at_flat(nd_get_grad(mask), 0), p * (1 - first), 1e-12, 1e-12));
+    assert_true(close_to(at_flat(nd_get_grad(v), 2), 1 / e / total, 1e-12, 1e-12));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_attention_as_in_pytorch),
+        ND_TEST(test_attention_without_features),
         ND_TEST(test_attention_of_many_tiles),
         ND_TEST(test_attention_drops_the_same_backward),
         ND_TEST(test_attention_dropout),
