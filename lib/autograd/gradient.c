@@ -175,6 +175,29 @@ nd_tensor *nd__gradient_seed(const char *operation, const nd_tensor *output,
 // -------------------------------------------------------------------------------------------------
 // settling and committing
 
+/// Moves a gradient to where its leaf is, or will be once the closes that have begun are done.
+static nd_status move_home(nd_tensor *gradient, const nd_tensor *home) {
+    nd_error_state before;
+    const bool has_error = nd_error_get_status() != ND_OK;
+    if (has_error)
+        nd__error_save(&before);
+    for (;;) {
+        nd_place place = nd__place_of(&home->header);
+        nd_manager *target = nd__manager_nearest_open(place.manager);
+        nd_status status = ND_OK;
+        if (target != nd_get_manager(gradient))
+            status = nd_manager_attach(target, gradient);
+        const bool closed = status == ND_ERROR_CLOSED && !nd__manager_open(target);
+        nd__place_end(place);
+        if (!closed)
+            return status;
+        if (has_error) // another thread has closed it meanwhile
+            nd__error_restore(&before);
+        else
+            nd_error_clear();
+    }
+}
+
 nd_tensor *nd__gradient_settle(const char *operation, nd_tensor *gradient, const nd_tensor *home) {
     nd_auto nd_tensor *settled = gradient;
     if (!nd_is_grad_enabled() && nd__tensor_requires_grad(settled)) {
@@ -194,15 +217,8 @@ nd_tensor *nd__gradient_settle(const char *operation, nd_tensor *gradient, const
         if (!settled)
             return NULL;
     }
-    if (home) {
-        nd_place place = nd__place_of(&home->header);
-        nd_status status = ND_OK;
-        if (place.manager != nd_get_manager(settled))
-            status = nd_manager_attach(place.manager, settled);
-        nd__place_end(place);
-        if (status != ND_OK)
-            return NULL;
-    }
+    if (home && move_home(settled, home) != ND_OK)
+        return NULL;
     (void)operation;
     return nd_steal(&settled);
 }

@@ -405,6 +405,44 @@ static void test_B22_gradients_and_optimizer_state_live_with_their_parameter(voi
     }
 }
 
+static nd_tensor *loss_in_closing;
+static int passes_in_closing;
+
+static void differentiate(nd_object *self) {
+    (void)self;
+    assert_ok(nd_backward(loss_in_closing, NULL));
+    passes_in_closing++;
+}
+
+/// The finalizer of garbage finds the leaf still in a manager that closes, as another thread may.
+static void test_B22_gradient_of_a_leaf_whose_manager_closes(void **state) {
+    (void)state;
+    level before = level_now();
+    cell_begin(1);
+    cell_on_finalize = differentiate;
+    passes_in_closing = 0;
+    nd_manager *manager = manager_new(NULL, "closing");
+    assert_ok(nd_manager_set_gc_mode(manager, ND_GC_ON));
+    nd_tensor *x = NULL;
+    nd_with_manager(manager) {
+        x = parameter(4, 3);
+        nd_auto nd_tensor *y = nd_mul(x, x);
+        loss_in_closing = nd_sum(y, 0, NULL, false);
+        nd_auto nd_object *garbage = cell_new_of(&cell_finalized_type, 0, 1);
+        cell_link(garbage, 0, garbage);
+    }
+    close_and_release(manager);
+    assert_int_equal(passes_in_closing, 1);
+    assert_handle(nd_get_grad(x));
+    assert_true(first_of(nd_get_grad(x)) == 6);
+    assert_ptr_equal(nd_get_manager(x), nd_manager_get_root());
+    assert_ptr_equal(nd_get_manager(nd_get_grad(x)), nd_manager_get_root());
+    nd_release(loss_in_closing);
+    nd_release(x);
+    assert_level(before);
+    cell_end();
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_G12_hook_that_captured_its_leaf),
@@ -420,6 +458,7 @@ int main(void) {
         ND_TEST(test_G17_sibling_outputs_of_one_node),
         ND_TEST(test_G18_user_function_whose_context_saves_its_own_output),
         ND_TEST(test_B22_gradients_and_optimizer_state_live_with_their_parameter),
+        ND_TEST(test_B22_gradient_of_a_leaf_whose_manager_closes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
