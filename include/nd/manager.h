@@ -186,7 +186,8 @@ ND_API nd_status nd_manager_dispose(nd_manager *manager, nd_close_report *ret_re
 // ------------------------------------------------------------------------------------------ bounds
 
 /// Bounds the number of objects attached to a manager itself, those below it not counted.
-/// Temp-attached objects and returns are exempt; a tensor counts once, its storage not at all.
+/// Objects lent to it (nd_manager_lend) and those that come back are exempt; a tensor counts once,
+/// its storage not at all.
 ///
 /// @param manager the manager
 /// @param objects at most as many; 0: no cap. Fewer than are there now: no further ones

@@ -213,7 +213,9 @@ ND_API nd_status nd_copy_to_host(const nd_tensor *x, void *destination, size_t b
 // Results share x's storage where that is possible (always, unless said otherwise) and are
 // differentiable. What is written in place through a view is written to x, and belongs to the
 // history of x and of its other views from then on (<nd/ops.h>). For that a view of floats made
-// while recording keeps alive the tensor that it, or the view it was made of, is a view of.
+// while recording keeps alive the tensor that it, or the view it was made of, is a view of. Where
+// that one was made inside nd_no_grad, or is a detached alias that is not contiguous, there is no
+// such tensor, and the view keeps the storage alone.
 
 /// New shape of the same number of elements; one entry may be -1. A copy when strides do not allow
 /// a view.
