@@ -243,6 +243,28 @@ static void test_parts_refuse(void **state) {
     assert_null(parts[0]);
 }
 
+/// Of many rows, short and long: integers, so that every order of sums is exact.
+static void test_products_of_many_rows_of_vectors(void **state) {
+    (void)state;
+    static const nd_dtype dtypes[] = {ND_F32, ND_F64, ND_BF16, ND_I64};
+    for (size_t d = 0; d < COUNT_OF(dtypes); d++)
+        for (int64_t n = 1; n <= 1200; n = 3 * n + 1)
+            for (int how = 0; how < LAYOUTS; how++) {
+                nd_auto nd_tensor *a = random_tensor((layout)how, ND_SHAPE(24, n), ND_F64, 0, 1);
+                nd_auto nd_tensor *limit = nd_full_like(a, 0.9);
+                nd_auto nd_tensor *flags = nd_greater_equal(a, limit);
+                nd_auto nd_tensor *x = nd_cast(flags, dtypes[d]);
+                nd_auto nd_tensor *dot = nd_vecdot(x, x, -1);
+                assert_handle(dot);
+                for (int64_t row = 0; row < 24; row++) {
+                    int64_t expected = 0;
+                    for (int64_t i = 0; i < n; i++)
+                        expected += at_flat(x, row * n + i) != 0;
+                    assert_true(at_flat(dot, row) == (double)expected);
+                }
+            }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_parts_as_in_pytorch),
@@ -254,6 +276,7 @@ int main(void) {
         ND_TEST(test_windows_that_share_elements_are_not_written),
         ND_TEST(test_differences_and_products_of_vectors),
         ND_TEST(test_parts_refuse),
+        ND_TEST(test_products_of_many_rows_of_vectors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
