@@ -72,7 +72,9 @@ static bool convolve_narrow(nd_op op, nd_dtype dtype, const conv_case *c) {
     const int64_t places = lengths[0] / (s.n * lengths[3]); // of a channel of the result
     for (int i = 0; i < call.noperands; i++)
         call.operand[i] = contiguous(&call, values(dtype, lengths[i]), dtype);
-    assert_int_equal(run_on_cpu(&call), ND_ERROR_UNSUPPORTED);
+    // Of bf16 it has some, where the processor multiplies it.
+    const nd_status beside = run_on_cpu(&call);
+    assert_true(beside == ND_ERROR_UNSUPPORTED || (beside == ND_OK && dtype == ND_BF16));
     const nd_status status = run_on_cuda(&call);
     const bool there = status == ND_OK;
     assert_true(there || status == ND_ERROR_UNSUPPORTED);
