@@ -202,7 +202,7 @@ static int64_t odd_number(nd_dtype dtype) {
     CASE(take_columns, nd_take(in->a, in->labels, 1))                                \
     CASE(sort, nd_sort(in->a, 1, false))                                             \
     CASE(argsort_columns, nd_argsort(in->a, 0, true))                                \
-    CASE(searchsorted, nd_searchsorted(in->row, in->a, true))                        \
+    CASE(searchsorted, nd_searchsorted(nd_tmp(nd_sort(in->row, 0, false)), in->a, true)) \
     CASE(gather, nd_gather(in->a, in->index, 0))                                     \
     CASE(gather_columns, nd_gather(in->a, in->index, 1))                             \
     CASE(scatter_add, nd_scatter_add(in->a, in->index, in->b, 0))                    \
