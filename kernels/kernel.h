@@ -101,7 +101,9 @@ typedef struct nd_kernel_call {
 //            iteration space; i[0] = 1: from its end to its beginning. cumsum and cumprod: out as
 //            for sum; cummax and cummin x's own, NaN wins from where it stands.
 // SORT       argsort: out (i64), x of any dtype. The axis is the last of the iteration space; i[0] = 1: descending,
-//            i[1] = how many positions are written, all (or 1 to all) of out's last axis. Stable. NaN is above infinity.
+//            i[1] = how many positions are written, all (or 1 to all) of out's last axis. Stable. NaN is above infinity. i[2] = 1,
+//            where a backend selects_ranks: those at the ascending ranks i[3] ... i[2 + i[1]], ND__SORTING_RANKS at most; i[0] is 0, and of a row with
+//            a NaN the last one's position is written for each.
 //            searchsorted: out (i64), sorted, values of sorted's dtype. Iteration space = values' axes; sorted's operand is
 //            the row's first element, i[0], i[1] = its size and stride along the row; i[2] = 1: behind equal ones.
 // MATMUL     out, a, b. Iteration space = batch axes only; i[0..2] = m, n, k; row and column

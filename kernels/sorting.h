@@ -7,6 +7,9 @@
 #define ND_KERNELS_SORTING_H
 #include "kernels/kernel.h"
 
+/// Ranks at most of which an argsort of ranks writes the positions.
+#define ND__SORTING_RANKS 9
+
 #ifdef __CUDACC__
 #define ND_SORTING_FUNCTION static __host__ __device__ __forceinline__
 #else

@@ -1,12 +1,14 @@
 // Sorting and searching along an axis.
 //
 // A row becomes pairs of a key (kernels/sorting.h) and a position, which are sorted stably: few by
-// insertion, or by how many come before each, more by their digits, from the lowest, leaving out
-// digits that all share. The order of a stable sort is unique, so how the work is cut never changes a
-// result. Threads share the rows, or the pieces of one long row, whose sorted pieces are then merged.
+// insertion, or by how many come before each, more by their digits (digits.c). Bytes are counted. The
+// order of a stable sort is unique, so how the work is cut never changes a result. Threads share the
+// rows, or the pieces of one long row, whose sorted pieces are then merged.
 #include "kernels/sorting.h"
+#include "kernels/cpu/digits.h"
 #include "kernels/cpu/families.h"
 #include "kernels/cpu/parallel.h"
+#include "kernels/cpu/ranks.h"
 #include "kernels/cpu/scratch.h"
 #include <stdatomic.h>
 #include <string.h>
@@ -20,19 +22,16 @@
 #define COMPARED 64       ///< of them, with the last of those that are kept so far
 #define PIECE (1 << 16)   ///< of a row that threads share
 #define MERGED (1 << 14)  ///< results of a merge that one thread writes at least
-#define DIGITS 8          ///< of a key
-#define DIGIT_VALUES 256
+#define BYTE_VALUES 256
 
-typedef struct pair {
-    uint64_t key;
-    int64_t position;
-} pair;
+typedef nd__pair pair;
 
 typedef struct sort_work {
     const nd_kernel_call *call;
-    int64_t size, kept; ///< of the axis, and how many of its positions are wanted
+    int64_t size, kept;   ///< of the axis, and how many of its positions are wanted
+    const int64_t *ranks; ///< `kept` of them; NULL: the first ones
     int64_t stride, out_stride;
-    bool descending;
+    bool descending, is_float;
     atomic_bool no_memory;
     // One row that threads share.
     pair *from, *to;
@@ -79,62 +78,6 @@ static void insert_sort(pair *pairs, int64_t n, int64_t kept) {
     }
 }
 
-/// Whether pairs are in their order, or become so when they are turned round, which is done then.
-static bool is_sorted(pair *pairs, int64_t n) {
-    int64_t i = 1;
-    while (i < n && pairs[i - 1].key <= pairs[i].key)
-        i++;
-    if (i == n)
-        return true;
-    i = 1;
-    while (i < n && pairs[i - 1].key > pairs[i].key)
-        i++;
-    if (i < n)
-        return false;
-    for (int64_t at = 0; at < n / 2; at++) {
-        pair other = pairs[at];
-        pairs[at] = pairs[n - 1 - at];
-        pairs[n - 1 - at] = other;
-    }
-    return true;
-}
-
-/// Sorts pairs in place, with room for as many.
-static void digit_sort(pair *pairs, pair *room, int64_t n) {
-    pair *from = pairs, *to = room;
-    uint64_t differing = 0;
-    if (is_sorted(pairs, n))
-        return;
-    for (int64_t i = 1; i < n; i++)
-        differing |= from[i].key ^ from[0].key;
-    for (int digit = 0; digit < DIGITS; digit++) {
-        int64_t places[DIGIT_VALUES] = {0}, place = 0;
-        if (!(differing >> 8 * digit & 0xFF))
-            continue;
-        for (int64_t i = 0; i < n; i++)
-            places[from[i].key >> 8 * digit & 0xFF]++;
-        for (int value = 0; value < DIGIT_VALUES; value++) {
-            int64_t count = places[value];
-            places[value] = place;
-            place += count;
-        }
-        for (int64_t i = 0; i < n; i++)
-            to[places[from[i].key >> 8 * digit & 0xFF]++] = from[i];
-        pair *other = from;
-        from = to;
-        to = other;
-    }
-    if (from != pairs)
-        memcpy(pairs, from, (size_t)n * sizeof *pairs);
-}
-
-static void sort_pairs(pair *pairs, pair *room, int64_t n) {
-    if (n <= SHORT)
-        insert_sort(pairs, n, n);
-    else
-        digit_sort(pairs, room, n);
-}
-
 // ---------------------------------------------------------------------------- what is kept of a row
 
 static bool comes_before(pair a, pair b) {
@@ -164,9 +107,9 @@ static void turn_pairs(pair *pairs, int64_t n) {
 static void sort_heap(pair *pairs, pair *room, int64_t k) {
     if (k > SHORT) {
         turn_pairs(pairs, k);
-        sort_pairs(pairs, room, k);
+        nd__digits_sort(pairs, room, k);
         turn_pairs(pairs, k);
-        sort_pairs(pairs, room, k);
+        nd__digits_sort(pairs, room, k);
         return;
     }
     for (int64_t i = 1; i < k; i++) {
@@ -293,12 +236,25 @@ static void read_rows(const sort_work *work, const char *x, int64_t apart, int64
     }
 }
 
+/// The wanted rank, or the last one where a NaN is there.
+static int64_t rank_of(const sort_work *work, uint64_t last_key, int64_t which) {
+    return work->is_float && last_key == UINT64_MAX ? work->size - 1 : work->ranks[which];
+}
+
+/// What is wanted of a row's positions.
+static void write_wanted(const sort_work *work, const uint64_t *keys, const int64_t *positions,
+                         int64_t *out) {
+    const uint64_t last_key = work->ranks ? keys[positions[work->size - 1]] : 0;
+    for (int64_t i = 0; i < work->kept; i++)
+        out[i * work->out_stride] = positions[work->ranks ? rank_of(work, last_key, i) : i];
+}
+
 /// Rows that lie `apart` from each other, in elements, in out and in x.
 static void order_rows(const sort_work *work, int64_t *out, int64_t out_apart, const char *x,
                        int64_t x_apart, int64_t rows) {
     const int64_t n = work->size, kept = work->kept;
     const int64_t x_bytes = nd__dtype_bytes(work->call->operand[1].dtype);
-    const bool writes_all = kept == n && work->out_stride == 1;
+    const bool writes_all = !work->ranks && kept == n && work->out_stride == 1;
     uint64_t keys[ROW_KEYS];
     while (rows > 0) {
         const int64_t count = rows < ROW_KEYS / n ? rows : ROW_KEYS / n;
@@ -306,8 +262,8 @@ static void order_rows(const sort_work *work, int64_t *out, int64_t out_apart, c
         for (int64_t row = 0; row < count; row++, out += out_apart) {
             int64_t positions[SHORT];
             order_row(work, keys + row * n, writes_all ? out : positions);
-            for (int64_t i = 0; i < kept && !writes_all; i++)
-                out[i * work->out_stride] = positions[i];
+            if (!writes_all)
+                write_wanted(work, keys + row * n, positions, out);
         }
         x += count * x_apart * x_bytes;
         rows -= count;
@@ -337,6 +293,55 @@ static bool is_selected(const sort_work *work) {
            (work->kept <= FEW_KEPT || work->kept < work->size / many);
 }
 
+/// Positions at the wanted ranks of a row of any length.
+static void write_ranks(const sort_work *work, const void *x, pair *pairs, pair *room,
+                        int64_t row) {
+    const nd_dtype dtype = work->call->operand[1].dtype;
+    const int64_t n = work->size;
+    const nd__ranked_row ranked = {
+        x, nd__dtype_bytes(dtype), work->stride,
+        n, work->is_float,         nd__cpu_loops_now()->sorting->keys[dtype]};
+    int64_t positions[ND__SORTING_RANKS];
+    if (n > SHORT) {
+        nd__ranks_find(&ranked, work->ranks, work->kept, pairs, room, positions);
+    } else { // where order_row() has no vectors
+        read_pairs(work, x, 0, n, pairs);
+        insert_sort(pairs, n, n);
+        for (int64_t i = 0; i < work->kept; i++)
+            positions[i] = pairs[rank_of(work, pairs[n - 1].key, i)].position;
+    }
+    int64_t *out = (int64_t *)(void *)row_of(work->call, 0, row);
+    for (int64_t i = 0; i < work->kept; i++)
+        out[i * work->out_stride] = positions[i];
+}
+
+/// The positions of a row of bytes, without pairs: as many as there are of each byte, in their order.
+static void count_row(const sort_work *work, const void *x, int64_t row) {
+    int64_t *out = (int64_t *)(void *)row_of(work->call, 0, row);
+    int64_t places[BYTE_VALUES] = {0}, place = 0;
+    uint64_t keys[KEYS];
+    for (int64_t begin = 0; begin < work->size; begin += KEYS) {
+        const int64_t left = work->size - begin, n = left < KEYS ? left : KEYS;
+        read_keys(work, x, begin, n, keys);
+        for (int64_t i = 0; i < n; i++)
+            places[keys[i] & 0xFF]++;
+    }
+    for (int value = 0; value < BYTE_VALUES; value++) {
+        const int64_t count = places[value];
+        places[value] = place;
+        place += count;
+    }
+    for (int64_t begin = 0; begin < work->size; begin += KEYS) {
+        const int64_t left = work->size - begin, n = left < KEYS ? left : KEYS;
+        read_keys(work, x, begin, n, keys);
+        for (int64_t i = 0; i < n; i++) {
+            const int64_t at = places[keys[i] & 0xFF]++;
+            if (at < work->kept)
+                out[at * work->out_stride] = begin + i;
+        }
+    }
+}
+
 static void sort_rows(void *context, int64_t begin, int64_t end) {
     sort_work *work = (sort_work *)context;
     int64_t n = work->size;
@@ -344,22 +349,32 @@ static void sort_rows(void *context, int64_t begin, int64_t end) {
         order_range(work, begin, end);
         return;
     }
-    pair *pairs = (pair *)nd__cpu_scratch(2 * (size_t)n * sizeof *pairs);
+    // A sample of a short row has as much room behind it as itself.
+    pair *pairs = (pair *)nd__cpu_scratch(2 * (size_t)(n + SHORT) * sizeof *pairs);
     if (!pairs) {
         atomic_store(&work->no_memory, true);
         return;
     }
+    pair *room = pairs + n + SHORT;
     for (; begin < end; begin++) {
         const void *row = row_of(work->call, 1, begin);
+        if (work->ranks) {
+            write_ranks(work, row, pairs, room, begin);
+            continue;
+        }
         bool few = n > SHORT && is_selected(work);
+        if (n > SHORT && !few && nd__dtype_bytes(work->call->operand[1].dtype) == 1) {
+            count_row(work, row, begin);
+            continue;
+        }
         if (few)
-            select_pairs(work, row, pairs, pairs + n);
+            select_pairs(work, row, pairs, room);
         else
             read_pairs(work, row, 0, n, pairs);
         if (n <= SHORT)
             insert_sort(pairs, n, work->kept);
         else if (!few)
-            sort_pairs(pairs, pairs + n, n);
+            nd__digits_sort(pairs, room, n);
         write_positions(work, pairs, begin);
     }
 }
@@ -371,7 +386,7 @@ static void sort_pieces(void *context, int64_t begin, int64_t end) {
     for (; begin < end; begin++) {
         int64_t first = begin * PIECE, left = work->size - first, n = left < PIECE ? left : PIECE;
         read_pairs(work, work->row, first, first + n, work->from + first);
-        sort_pairs(work->from + first, work->to + first, n);
+        nd__digits_sort(work->from + first, work->to + first, n);
     }
 }
 
@@ -386,6 +401,14 @@ static int64_t share_of(const pair *a, int64_t na, const pair *b, int64_t nb, in
             high = middle;
     }
     return low;
+}
+
+/// Whether sorted pieces are the sorted row.
+static bool are_in_order(const sort_work *work) {
+    int64_t at = work->width;
+    while (at < work->size && work->from[at - 1].key <= work->from[at].key)
+        at += work->width;
+    return at >= work->size;
 }
 
 /// Results begin ... end - 1 of the merges of neighbouring pieces.
@@ -411,7 +434,7 @@ static nd_status sort_long_row(sort_work *work, int64_t row) {
     work->to = pairs + work->size;
     work->row = row_of(work->call, 1, row);
     nd__cpu_parallel((work->size + PIECE - 1) / PIECE, 16 * (int64_t)PIECE, 1, sort_pieces, work);
-    for (work->width = PIECE; work->width < work->size; work->width *= 2) {
+    for (work->width = PIECE; !are_in_order(work); work->width *= 2) {
         nd__cpu_parallel(work->size, 4, MERGED, merge_pieces, work);
         pair *other = work->from;
         work->from = work->to;
@@ -423,16 +446,21 @@ static nd_status sort_long_row(sort_work *work, int64_t row) {
 
 static nd_status argsort(const nd_kernel_call *call) {
     int last = call->ndim - 1;
+    const nd_dtype dtype = call->operand[1].dtype;
     sort_work work = {.call = call,
                       .size = call->shape[last],
                       .kept = call->attrs.i[1],
                       .stride = call->operand[1].strides[last],
                       .out_stride = call->operand[0].strides[last],
-                      .descending = call->attrs.i[0] != 0};
+                      .ranks = call->attrs.i[2] ? call->attrs.i + 3 : NULL,
+                      .descending = call->attrs.i[0] != 0,
+                      .is_float = dtype == ND_F16 || dtype == ND_BF16 || dtype == ND_F32 ||
+                                  dtype == ND_F64};
     int64_t rows = 1;
     for (int axis = 0; axis < last; axis++)
         rows *= call->shape[axis];
-    bool is_long = work.size >= 2 * PIECE && !is_selected(&work);
+    bool is_long =
+        work.size >= 2 * PIECE && !work.ranks && nd__dtype_bytes(dtype) > 1 && !is_selected(&work);
     if (is_long && rows < nd__cpu_threads()) {
         nd_status status = ND_OK;
         for (int64_t row = 0; row < rows && status == ND_OK; row++)

@@ -72,6 +72,8 @@ typedef struct nd_backend {
     bool fuses;
     /// May have convolutions of bf16 as they are, though it fuses nothing; launch answers again.
     bool convolves_bf16;
+    /// Its argsort may be asked for a few ranks alone (kernels/kernel.h).
+    bool selects_ranks;
     int (*device_count)(void);
     /// 64-byte aligned (256 for devices), at least one byte. ND_ERROR_OUT_OF_MEMORY: none left.
     /// Sets no message.

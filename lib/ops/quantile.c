@@ -1,10 +1,13 @@
 // Quantiles: the reduced axes are sorted as one, and a result is made of the one or two elements
 // that its rank lies between. Which they are is known before the elements are: they are slices, and
-// the gradient is that of slices of a sort.
+// the gradient is that of slices of a sort. Where the device can, only the ranks that are wanted are found, if
+// they are few.
 #include "lib/base/alloc.h"
 #include "lib/base/error.h"
 #include "lib/ops/operands.h"
+#include "lib/ops/sorting.h"
 #include "lib/pressure/pressure_alloc.h"
+#include "lib/tensor/launch.h"
 #include "lib/tensor/shape.h"
 #include <math.h>
 #include <nd/sorting.h>
@@ -41,13 +44,6 @@ static nd_tensor *rows_of(const nd_tensor *x, int mask, bool keepdims, rows *ret
         return nd_retain(x); // every element is a row of its own
     nd_auto nd_tensor *turned = nd_permute(x, x->ndim, order);
     return nd_reshape(turned, ret_rows->ndim + 1, shape);
-}
-
-/// One element of each sorted row, as `dtype`.
-static nd_tensor *element(const nd_tensor *sorted, int64_t rank, nd_dtype dtype, const rows *rows) {
-    nd_auto nd_tensor *one = nd_slice(sorted, rank, rank + 1, 1, -1);
-    nd_auto nd_tensor *wide = one ? nd__operands_as_dtype(one, dtype) : NULL;
-    return nd_reshape(wide, rows->result_ndim, rows->result_shape);
 }
 
 /// The place of q among the sorted elements.
@@ -120,16 +116,66 @@ static nd_tensor *between(const nd_tensor *a, const nd_tensor *b, double share) 
     return share < 0.5 ? nd_add(a, part) : nd_sub(b, part);
 }
 
-static nd_tensor *quantile(const nd_tensor *sorted, double q, nd_quantile_method method,
-                           nd_dtype dtype, const rows *rows) {
+/// Sorted rows, or what they have at some ranks, where rows with a NaN have nothing else.
+typedef struct ordered {
+    nd_tensor *elements;
+    int count; ///< of ranks; 0: all are there
+    int64_t ranks[ND__SORTING_RANKS];
+} ordered;
+
+static void add_rank(ordered *of, int64_t rank) {
+    int at = of->count;
+    while (at > 0 && of->ranks[at - 1] >= rank)
+        at--;
+    if (at < of->count && of->ranks[at] == rank)
+        return;
+    for (int i = of->count++; i > at; i--)
+        of->ranks[i] = of->ranks[i - 1];
+    of->ranks[at] = rank;
+}
+
+/// Of rows of more than one element.
+static ordered order(const nd_tensor *x, size_t count, const double *q, nd_quantile_method method) {
+    ordered of = {.count = 0};
+    const int64_t size = x->shape[x->ndim - 1];
+    if (nd__launch_selects_ranks(x->device) && 2 * count <= ND__SORTING_RANKS) {
+        for (size_t i = 0; i < count; i++) {
+            int64_t low, high;
+            double share;
+            place_of(q[i], size, method, &low, &high, &share);
+            add_rank(&of, low);
+            add_rank(&of, high);
+        }
+        of.elements = nd__sorting_at_ranks("quantile", x, of.count, of.ranks);
+    } else {
+        of.elements = nd_sort(x, -1, false);
+    }
+    return of;
+}
+
+/// One element of each row, as `dtype`.
+static nd_tensor *element(const ordered *of, int64_t rank, nd_dtype dtype, const rows *rows) {
+    int64_t at = of->count ? 0 : rank;
+    while (at < of->count && of->ranks[at] != rank)
+        at++;
+    nd_auto nd_tensor *one =
+        of->count == 1 ? nd_retain(of->elements) : nd_slice(of->elements, at, at + 1, 1, -1);
+    nd_auto nd_tensor *wide = one ? nd__operands_as_dtype(one, dtype) : NULL;
+    return nd_reshape(wide, rows->result_ndim, rows->result_shape);
+}
+
+static nd_tensor *quantile(const ordered *of, double q, nd_quantile_method method, nd_dtype dtype,
+                           const rows *rows) {
     int64_t low, high;
     double share;
     place_of(q, rows->size, method, &low, &high, &share);
-    nd_auto nd_tensor *a = element(sorted, low, dtype, rows);
-    nd_auto nd_tensor *last = element(sorted, rows->size - 1, dtype, rows);
-    nd_auto nd_tensor *b = share > 0 ? element(sorted, high, dtype, rows) : NULL;
+    nd_auto nd_tensor *a = element(of, low, dtype, rows);
+    nd_auto nd_tensor *b = share > 0 ? element(of, high, dtype, rows) : NULL;
     nd_auto nd_tensor *result = share > 0 ? between(a, b, share) : nd_retain(a);
+    if (of->count > 0)
+        return nd_steal(&result);
     // The greatest is NaN if any is.
+    nd_auto nd_tensor *last = element(of, rows->size - 1, dtype, rows);
     nd_auto nd_tensor *is_nan = nd_not_equal(last, last);
     return nd_where(is_nan, last, result);
 }
@@ -163,14 +209,16 @@ static nd_status quantiles(const char *name, const nd_tensor *x, size_t count, c
     }
     nd_dtype dtype = nd__dtype_is_float(x->dtype) ? x->dtype : ND_F32;
     nd_dtype wide = nd__dtype_is_half(dtype) ? ND_F32 : dtype;
-    nd_auto nd_tensor *sorted = rows.size > 1 ? nd_sort(flat, -1, false) : nd_retain(flat);
-    for (size_t i = 0; i < count && sorted; i++) {
-        nd_auto nd_tensor *result = quantile(sorted, q[i], method, wide, &rows);
+    const ordered of =
+        rows.size > 1 ? order(flat, count, q, method) : (ordered){.elements = nd_retain(flat)};
+    nd_auto nd_tensor *consumed = of.elements;
+    for (size_t i = 0; i < count && consumed; i++) {
+        nd_auto nd_tensor *result = quantile(&of, q[i], method, wide, &rows);
         ret_results[i] = result ? nd__operands_as_dtype(result, dtype) : NULL;
         if (!ret_results[i])
             return nd_error_get_status();
     }
-    return sorted ? ND_OK : nd_error_get_status();
+    return consumed ? ND_OK : nd_error_get_status();
 }
 
 nd_tensor *nd_quantile(const nd_tensor *x, size_t count, const double *q, nd_quantile_method method,

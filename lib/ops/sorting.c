@@ -1,14 +1,16 @@
 // Order along an axis: argsort and searchsorted are kernels; sort and topk gather what argsort finds,
 // which makes their gradients those of a gather.
+#include "lib/ops/sorting.h"
+#include "kernels/sorting.h"
 #include "lib/base/error.h"
 #include "lib/ops/operands.h"
 #include "lib/tensor/record.h"
 #include "lib/tensor/shape.h"
 #include <nd/sorting.h>
 
-/// The first `kept` positions along an axis that exists.
+/// The first `kept` positions along an axis that exists, or those at so many ranks.
 static nd_tensor *positions_of(const char *name, const nd_tensor *x, int axis, bool descending,
-                               int64_t kept) {
+                               int64_t kept, const int64_t *ranks) {
     int64_t shape[ND_MAX_DIMS];
     for (int i = 0; i < x->ndim; i++)
         shape[i] = i == axis ? kept : x->shape[i];
@@ -21,6 +23,9 @@ static nd_tensor *positions_of(const char *name, const nd_tensor *x, int axis, b
     nd__operands_call_along_axis(&call, ND_OP_argsort, &out, x, axis);
     call.attrs.i[0] = descending;
     call.attrs.i[1] = kept;
+    call.attrs.i[2] = ranks != NULL;
+    for (int64_t i = 0; ranks && i < kept; i++)
+        call.attrs.i[3 + i] = ranks[i];
     return nd__operands_run(name, result, &call, &x, 1, &attrs);
 }
 
@@ -33,7 +38,7 @@ static int checked_axis(const char *name, const nd_tensor *x, int axis) {
 
 nd_tensor *nd_argsort(const nd_tensor *x, int axis, bool descending) {
     axis = checked_axis("argsort", x, axis);
-    return axis < 0 ? NULL : positions_of("argsort", x, axis, descending, x->shape[axis]);
+    return axis < 0 ? NULL : positions_of("argsort", x, axis, descending, x->shape[axis], NULL);
 }
 
 nd_tensor *nd_sort(const nd_tensor *x, int axis, bool descending) {
@@ -41,8 +46,14 @@ nd_tensor *nd_sort(const nd_tensor *x, int axis, bool descending) {
     axis = checked_axis("sort", x, axis);
     if (axis < 0)
         return NULL;
-    nd_auto nd_tensor *positions = positions_of("sort", x, axis, descending, x->shape[axis]);
+    nd_auto nd_tensor *positions = positions_of("sort", x, axis, descending, x->shape[axis], NULL);
     return positions ? nd_gather(x, positions, axis) : NULL;
+}
+
+nd_tensor *nd__sorting_at_ranks(const char *name, const nd_tensor *x, int count,
+                                const int64_t *ranks) {
+    nd_auto nd_tensor *positions = positions_of(name, x, x->ndim - 1, false, count, ranks);
+    return positions ? nd_gather(x, positions, -1) : NULL;
 }
 
 nd_status nd_topk(const nd_tensor *x, int64_t k, int axis, bool largest, nd_tensor **ret_values,
@@ -55,7 +66,7 @@ nd_status nd_topk(const nd_tensor *x, int64_t k, int axis, bool largest, nd_tens
         return nd__error(ND_ERROR_INVALID_ARGUMENT,
                          "topk: k is %lld, and axis %d has %lld elements", (long long)k, axis,
                          (long long)x->shape[axis]);
-    nd_auto nd_tensor *positions = positions_of("topk", x, axis, largest, k);
+    nd_auto nd_tensor *positions = positions_of("topk", x, axis, largest, k, NULL);
     nd_auto nd_tensor *values = positions && ret_values ? nd_gather(x, positions, axis) : NULL;
     if (!positions || (ret_values && !values))
         return nd_error_get_status();

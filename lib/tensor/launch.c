@@ -100,6 +100,10 @@ bool nd__launch_convolves(nd_device device, nd_dtype dtype) {
     return backend->fuses || (backend->convolves_bf16 && dtype == ND_BF16);
 }
 
+bool nd__launch_selects_ranks(nd_device device) {
+    return nd__registry_backend(device.kind)->selects_ranks;
+}
+
 bool nd__launch_has_chains(nd_device device) {
     return nd__registry_backend(device.kind)->launch_chains != NULL;
 }

@@ -1,5 +1,7 @@
 // Quantiles, medians, histograms and counts: against PyTorch, and against plain loops.
+#include "tests/unit/ops/isas.h"
 #include "tests/unit/ops/torch_case.h"
+#include <nd/autograd.h>
 #include <nd/sorting.h>
 
 #define QUANTILES(...)                                                         \
@@ -86,6 +88,120 @@ static void test_quantiles_of_infinities_and_nan(void **state) {
     nd_auto nd_tensor *number = nd_scalar(2.5, ND_F32);
     nd_auto nd_tensor *same = nd_median(number, 0, NULL, false);
     assert_true(nd_get_ndim(same) == 0 && at_flat(same, 0) == 2.5);
+}
+
+enum { ROW_KINDS = 8 };
+
+/// An element of a row of n: random; few numbers; in order; in reverse; nearly all equal; a NaN or two;
+/// and such that what lies at regular distances is greater, or less, than all the rest.
+static double element_of_row(int kind, int64_t i, int64_t n) {
+    const double number = rand() % 1000 / 16.0;
+    const int64_t step = n / 48 > 0 ? n / 48 : 1;
+    switch (kind) {
+    case 1:
+        return rand() % 3;
+    case 2:
+        return (double)i;
+    case 3:
+        return (double)(n - i);
+    case 4:
+        return rand() % 50 ? 5 : number;
+    case 5:
+        return i == n / 3 || i == n / 2 ? NAN : number;
+    case 6:
+        return i % step ? number : 100 + number;
+    case 7:
+        return i % step ? 100 + number : number;
+    default:
+        return number;
+    }
+}
+
+static nd_tensor *rows_of_kind(int kind, int64_t n, nd_dtype dtype, bool transposed) {
+    nd_auto nd_tensor *x = nd_zeros(ND_SHAPE(transposed ? n : 2, transposed ? 2 : n),
+                                    is_float(dtype) ? dtype : ND_F64);
+    for (int64_t row = 0; row < 2; row++)
+        for (int64_t i = 0; i < n; i++) {
+            // Only the second row has a NaN.
+            double value = element_of_row(kind == 5 && row == 0 ? 0 : kind, i, n);
+            value = isnan(value) && !is_float(dtype) ? 7 : value;
+            set_element(nd_get_data(x), nd_get_dtype(x), transposed ? 2 * i + row : row * n + i,
+                        value);
+        }
+    nd_auto nd_tensor *cast = is_float(dtype) ? nd_retain(x) : nd_cast(x, dtype);
+    return transposed ? nd_transpose(cast, 0, 1) : nd_steal(&cast);
+}
+
+/// Against what the whole sort has at the ranks.
+static void check_ranks(const nd_tensor *x, int64_t n) {
+    const double q[] = {0, 0.1, 0.5, 1};
+    nd_auto nd_tensor *sorted = nd_sort(x, 1, false);
+    nd_auto nd_tensor *lower =
+        nd_quantile(x, COUNT_OF(q), q, ND_QUANTILE_LOWER, 1, (const int[]){1}, false);
+    assert_handle(lower);
+    for (int64_t row = 0; row < 2; row++) {
+        const double last = at_flat(sorted, row * n + n - 1);
+        for (int64_t i = 0; i < (int64_t)COUNT_OF(q); i++) {
+            const double found = at_flat(lower, 2 * i + row);
+            const double there = at_flat(sorted, row * n + (int64_t)(q[i] * (double)(n - 1)));
+            assert_true(isnan(last) ? isnan(found) : found == there);
+        }
+    }
+}
+
+static void check_ranks_of_rows(void) {
+    static const nd_dtype dtypes[] = {ND_F64, ND_F32, ND_BF16, ND_U8, ND_I64, ND_U64};
+    static const int64_t sizes[] = {2, 7, 8, 9, 48, 49, 95, 97, 257, 1000, 4097, 6000};
+    for (size_t s = 0; s < COUNT_OF(sizes); s++)
+        for (int kind = 0; kind < ROW_KINDS; kind++) {
+            nd_auto nd_tensor *x = rows_of_kind(
+                kind, sizes[s], dtypes[(s + (size_t)kind) % COUNT_OF(dtypes)], kind % 2);
+            nd_auto nd_tensor *floats = rows_of_kind(kind, sizes[s], ND_F32, s % 2);
+            check_ranks(x, sizes[s]);
+            check_ranks(floats, sizes[s]);
+        }
+}
+
+static void test_quantiles_of_rows_of_every_kind(void **state) {
+    (void)state;
+    on_every_isa(check_ranks_of_rows);
+}
+
+/// More of them than ranks are found without a sort, and of one row of many elements.
+static void test_many_quantiles(void **state) {
+    (void)state;
+    nd_auto nd_tensor *x = rows_of_kind(5, 300, ND_F32, false);
+    nd_auto nd_tensor *long_rows = rows_of_kind(0, 300000, ND_F64, false);
+    const double q[] = {0, 0.1, 0.2, 0.3, 0.4, 0.9};
+    nd_auto nd_tensor *all =
+        nd_quantile(x, COUNT_OF(q), q, ND_QUANTILE_LINEAR, 1, (const int[]){1}, false);
+    for (size_t i = 0; i < COUNT_OF(q); i++) {
+        nd_auto nd_tensor *one =
+            nd_quantile(x, 1, q + i, ND_QUANTILE_LINEAR, 1, (const int[]){1}, false);
+        assert_true(at_flat(one, 0) == at_flat(all, 2 * (int64_t)i));
+        assert_true(isnan(at_flat(one, 1)) && isnan(at_flat(all, 2 * (int64_t)i + 1)));
+    }
+    check_ranks(long_rows, 300000);
+}
+
+/// Of two elements half each; of a NaN, which is the last, all.
+static void test_gradient_of_medians(void **state) {
+    (void)state;
+    for (int kind = 4; kind <= 5; kind++) {
+        nd_auto nd_tensor *x = rows_of_kind(kind, 200, ND_F64, false), *gradient = NULL;
+        assert_ok(nd_set_requires_grad(x, true));
+        nd_auto nd_tensor *positions = nd_argsort(x, 1, false);
+        nd_auto nd_tensor *middle = nd_median(x, 1, (const int[]){1}, false);
+        nd_auto nd_tensor *sum = nd_sum(middle, 0, NULL, false);
+        assert_ok(nd_grad(sum, 1, (const nd_tensor *const[]){x}, NULL, &gradient));
+        for (int64_t row = 0; row < 2; row++)
+            for (int64_t rank = 0; rank < 200; rank++) {
+                const double part =
+                    at_flat(gradient, 200 * row + (int64_t)at_flat(positions, 200 * row + rank));
+                const bool has_nan = kind == 5 && row == 1;
+                assert_true(part == (has_nan ? rank == 199 : rank == 99 || rank == 100 ? 0.5 : 0));
+            }
+    }
 }
 
 static void test_histograms_count_what_the_edges_hold(void **state) {
@@ -180,6 +296,9 @@ int main(void) {
         ND_TEST(test_quantiles_as_in_pytorch),
         ND_TEST(test_quantiles_of_other_dtypes),
         ND_TEST(test_quantiles_of_infinities_and_nan),
+        ND_TEST(test_quantiles_of_rows_of_every_kind),
+        ND_TEST(test_many_quantiles),
+        ND_TEST(test_gradient_of_medians),
         ND_TEST(test_histograms_count_what_the_edges_hold),
         ND_TEST(test_histogram_of_weights),
         ND_TEST(test_bincount),

@@ -168,6 +168,52 @@ static void test_integers_beyond_doubles_are_sorted_exactly(void **state) {
     assert_memory_equal(nd_get_data(places), ranks, sizeof ranks);
 }
 
+static int compare_numbers(const void *a, const void *b) {
+    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/// Numbers of all digits, of few high ones and all low ones, small ones of both signs, and ones in whose
+/// order few are wrong, as sorted by the C library.
+static void sort_integers_of_all_digits(void) {
+    enum { MOST = 5000 };
+    static const int64_t sizes[] = {49, 256, 257, 1000, MOST};
+    for (size_t s = 0; s < COUNT_OF(sizes); s++)
+        for (int kind = 0; kind < 4; kind++) {
+            int64_t numbers[MOST], sorted[MOST];
+            const int64_t n = sizes[s];
+            for (int64_t i = 0; i < n; i++) {
+                const uint64_t low = (uint64_t)rand() << 16 ^ (uint64_t)rand();
+                const uint64_t high = (uint64_t)(rand() % 2) * 0x0101010000000000U;
+                numbers[i] = kind == 0   ? (int64_t)(low << 34 ^ low << 8 ^ (uint64_t)rand())
+                             : kind == 1 ? (int64_t)(high | (low & 0xFFFFFFFFU))
+                             : kind == 2 ? rand() % 9 - 4
+                                         : (int64_t)((uint64_t)i << 40 | (low & 0xFFFFFFFFU));
+            }
+            if (kind == 3)
+                for (int64_t i = 0; i + 7 < n; i += 7) {
+                    const int64_t other = numbers[i];
+                    numbers[i] = numbers[i + 5];
+                    numbers[i + 5] = other;
+                }
+            nd_auto nd_tensor *x = nd_from_data(numbers, ND_SHAPE(n), ND_I64);
+            nd_auto nd_tensor *positions = nd_argsort(x, 0, false);
+            const int64_t *places = nd_get_data(positions);
+            memcpy(sorted, numbers, (size_t)n * sizeof *sorted);
+            qsort(sorted, (size_t)n, sizeof *sorted, compare_numbers);
+            for (int64_t i = 0; i < n; i++) {
+                assert_in_range(places[i], 0, n - 1);
+                assert_true(numbers[places[i]] == sorted[i]);
+                assert_true(i == 0 || sorted[i] != sorted[i - 1] || places[i - 1] < places[i]);
+            }
+        }
+}
+
+static void test_sorting_of_integers_of_all_digits(void **state) {
+    (void)state;
+    on_every_isa(sort_integers_of_all_digits);
+}
+
 static void check_search(const nd_tensor *sorted, const nd_tensor *values, bool right) {
     nd_auto nd_tensor *places = nd_searchsorted(sorted, values, right);
     assert_handle(places);
@@ -291,6 +337,7 @@ int main(void) {
         ND_TEST(test_sorting_of_rows_in_order),
         ND_TEST(test_sorting_of_a_row_that_threads_share),
         ND_TEST(test_integers_beyond_doubles_are_sorted_exactly),
+        ND_TEST(test_sorting_of_integers_of_all_digits),
         ND_TEST(test_searchsorted),
         ND_TEST(test_sorting_as_in_pytorch),
         ND_TEST(test_sorting_refuses),
