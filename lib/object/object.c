@@ -72,14 +72,15 @@ void nd_object_release(void *handle) {
     if (__builtin_expect(!handle, 0))
         return;
     nd_object *object = handle;
+    // The last one of most objects needs no count: a lock that their end takes keeps others out.
+    if ((uint32_t)nd__atomic_load_relaxed(&object->word) == 1 && nd__seam_release_alone(object))
+        return;
     if (nd__atomic_single_threaded()) {
         uint64_t before = nd__atomic_add_alone(&object->word, UINT64_MAX);
         if (__builtin_expect((uint32_t)before - 2 > ND__COUNT_LIMIT - 2, 0))
             release_last(object, (uint32_t)before);
         return;
     }
-    if ((uint32_t)nd__atomic_load_relaxed(&object->word) == 1 && nd__seam_release_alone(object))
-        return;
     uint32_t count = (uint32_t)nd__atomic_fetch_sub(&object->word, 1, acq_rel);
     if (__builtin_expect(count > 1 && count <= ND__COUNT_LIMIT, 1))
         return;
