@@ -79,10 +79,6 @@
 /// by one.
 #define LEAST_SUM_OF_FEW 256
 
-/// Of the product of two vectors, one of many: that it takes vectors then is worth more than what it
-/// costs to begin.
-#define LEAST_LONG_SUM 160
-
 typedef struct matmul_work {
     const nd_kernel_call *call;
     const nd_operand *bias; ///< of a linear layer, in each row of the result; NULL: none
@@ -567,9 +563,7 @@ nd_status nd__cpu_matmul(const nd_kernel_call *call) {
     nd__product first = product_of(&work, 0);
     if (k == 1 && call->op == ND_OP_matmul && !first.accumulate)
         return outer_products(call);
-    const bool is_long_sum = m == 1 && n == 1 && k >= LEAST_LONG_SUM;
-    if (batch >= MANY_ENTRIES && call->op == ND_OP_matmul && nd__product_is_plain(&first) &&
-        !is_long_sum) {
+    if (batch >= MANY_ENTRIES && call->op == ND_OP_matmul && nd__product_is_plain(&first)) {
         nd__cpu_parallel(batch, size / 4 + 4, 16, entries, &work);
         return ND_OK;
     }
