@@ -25,8 +25,9 @@ static void count_site(site_count *sites, const nd_site *site) {
     if (!site)
         return;
     for (int i = 0; i < SITE_SLOTS; i++) {
-        if (!sites[i].site || sites[i].site == site) {
+        if (!sites[i].site)
             sites[i].site = site;
+        if (nd__object_same_site(sites[i].site, site)) {
             sites[i].count++;
             return;
         }
@@ -174,7 +175,7 @@ static bool hand_up(nd_shard *shard, nd_manager *ancestor, escape *all) {
                       (all->past || nd__manager_open(ancestor));
         uint64_t there = nd__atomic_load(&ancestor->escapes, relaxed) ? other->count.live : 0;
         bool larger = shard->count.live >= MANY && shard->count.live >= there;
-        if (stands && larger && !ancestor->single)
+        if (stands && larger && !nd__atomic_load(&ancestor->single, relaxed))
             exchange(shard, other, ancestor, all);
         bool done = shard->manager == ancestor;
         nd__shard_unlock(shard);

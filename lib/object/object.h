@@ -163,6 +163,12 @@ void nd__object_discard(void *object);
 /// False: new objects get no creation site even where calls record one.
 extern bool nd__object_sites_enabled;
 
+/// Whether two sites are one line of the program. Each call there has a site of its own, and again in
+/// each file that includes it.
+static inline bool nd__object_same_site(const nd_site *a, const nd_site *b) {
+    return a == b || (a && b && a->line == b->line && strcmp(a->file, b->file) == 0);
+}
+
 /// Fills the header in memory from nd__block_new, with these flags (of which one may be
 /// ND__TRACKED); cannot fail.
 static inline nd_object *nd__object_begin_as(const nd_type *type, uint32_t flags, void *memory) {

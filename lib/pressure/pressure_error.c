@@ -97,7 +97,8 @@ static void consider(holders *all, const nd_accounted *account) {
     uint64_t each = object->site ? 0 : account->bytes;
     for (int i = 0; i < all->count; i++) {
         holder *line = &all->lines[i];
-        if (line->site == object->site && line->each == each && is_named(line, object->type)) {
+        if (line->each == each && nd__object_same_site(line->site, object->site) &&
+            is_named(line, object->type)) {
             line->objects++;
             line->bytes += account->bytes;
             return;

@@ -145,12 +145,13 @@ static void test_B09_survivor_moves_to_nearest_open_ancestor_with_its_site(void 
     nd_manager *outer = manager_new(NULL, "outer");
     nd_manager *middle = manager_new(outer, "middle");
     nd_manager *inner = manager_new(middle, "inner");
-    nd_object *kept[3];
+    nd_object *kept[3] = {NULL};
     char site[64];
     nd_with_manager(inner) {
-        for (int i = 0; i < 3; i++)
-            kept[i] = nd_object_new(&cell_type, sizeof(cell));
-        snprintf(site, sizeof site, "managers.c:%d (3)", __LINE__ - 1);
+        // clang-format off
+        kept[0] = nd_object_new(&cell_type, sizeof(cell)); kept[1] = nd_object_new(&cell_type, sizeof(cell)); kept[2] = nd_object_new(&cell_type, sizeof(cell));
+        // clang-format on
+        snprintf(site, sizeof site, "managers.c:%d (3)", __LINE__ - 2);
     }
     nd_resource *resource = bytes_in(inner, 4096);
     nd_object *other_site = cell_in(inner, 0, 0);
