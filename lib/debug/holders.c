@@ -159,11 +159,13 @@ static void write_edge(FILE *stream, const holders *self, uint32_t edge) {
 static void write_holders(FILE *stream, const holders *self, const nd_holders *result) {
     const census_object *x = &self->graph.objects[self->x];
     nd__census_write_object(stream, x);
-    fprintf(stream,
-            ": count %" PRIu64 " = %" PRIu64 " handle%s of the program + %" PRIu64
-            " edge%s; manager %s",
-            result->count, result->handles, result->handles == 1 ? "" : "s", result->edges,
-            result->edges == 1 ? "" : "s", self->graph.managers.items[x->manager]->name);
+    fprintf(
+        stream,
+        ": count %" PRIu64 " = %" PRIu64 " handle%s of the program + %" PRIu64
+        " edge%s; manager %s",
+        result->count, result->handles, result->handles == 1 ? "" : "s", result->edges,
+        result->edges == 1 ? "" : "s",
+        nd__text_plain((char[ND__TEXT_PLAIN]){0}, self->graph.managers.items[x->manager]->name));
     if (x->accounted)
         fprintf(stream, "; %" PRIu64 " bytes", x->bytes);
     nd__census_write_site(stream, "; ", x);

@@ -197,7 +197,8 @@ static void write_rows(FILE *stream, const char *manager, const rows *rows, uint
     fprintf(stream,
             "below manager %s: +%" PRIu64 " objects, +%" PRIu64 " bytes; -%" PRIu64
             " objects, -%" PRIu64 " bytes\n",
-            manager, total.came_objects, total.came_bytes, total.went_objects, total.went_bytes);
+            nd__text_plain((char[ND__TEXT_PLAIN]){0}, manager), total.came_objects,
+            total.came_bytes, total.went_objects, total.went_bytes);
     for (size_t i = 0; i < rows->count; i++) {
         if (limit && i == limit) {
             fprintf(stream, "  ... %zu more rows\n", rows->count - i);

@@ -93,6 +93,26 @@ static void test_only_below_the_manager(void **state) {
     nd_release(m);
 }
 
+static void test_names_make_no_lines(void **state) {
+    (void)state;
+    nd_manager *m = nd_manager_new(NULL, "a\033[31m\nb");
+    nd_snapshot *before = nd_snapshot_new(m);
+    nd_list *list = NULL;
+    nd_with_manager(m) list = nd_list_new();
+    nd_snapshot *after = nd_snapshot_new(m);
+    written out = {0};
+    assert_ok(nd_snapshot_difference(before, after, written_stream(&out), 0, NULL));
+    assert_contains(written_text(&out), "below manager a\\x1b[31m\\x0ab: +1");
+    written_free(&out);
+    assert_ok(nd_debug_holders(list, written_stream(&out)));
+    assert_contains(written_text(&out), "; manager a\\x1b[31m\\x0ab");
+    written_free(&out);
+    nd_snapshot_free(before);
+    nd_snapshot_free(after);
+    nd_release(list);
+    nd_release(m);
+}
+
 static void test_a_snapshot_keeps_nothing_alive(void **state) {
     (void)state;
     cell_begin(1);
@@ -271,6 +291,7 @@ int main(void) {
         ND_TEST(test_what_came_and_went),
         ND_TEST(test_rows_are_limited),
         ND_TEST(test_only_below_the_manager),
+        ND_TEST(test_names_make_no_lines),
         ND_TEST(test_a_snapshot_keeps_nothing_alive),
         ND_TEST(test_closing_gives_back_bytes),
         ND_TEST(test_balance_finds_what_is_left),
