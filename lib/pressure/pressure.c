@@ -100,7 +100,7 @@ void nd__pressure_brought(nd_pressure *pressure, nd_memory_stage stage, uint64_t
     nd__atomic_add_relaxed(&totals.stages[stage].bytes, bytes);
 }
 
-static nd_status attempt(nd_pressure *pressure, nd_memory_stage stage) {
+nd_status nd__pressure_attempt(nd_pressure *pressure, nd_memory_stage stage) {
     nd_status status = pressure->attempt(pressure);
     if (status == ND_OK)
         nd__atomic_add_relaxed(&totals.stages[stage].enough, 1);
@@ -108,7 +108,7 @@ static nd_status attempt(nd_pressure *pressure, nd_memory_stage stage) {
 }
 
 nd_status nd__pressure_look(nd_pressure *pressure, nd_memory_stage stage) {
-    nd_status status = attempt(pressure, stage);
+    nd_status status = nd__pressure_attempt(pressure, stage);
     if (!nd__pressure_includes(status) || !pressure->functions)
         return status;
     // What was given up may lie in a cache, in pieces that are too small.
@@ -117,7 +117,7 @@ nd_status nd__pressure_look(nd_pressure *pressure, nd_memory_stage stage) {
     if (!pressure->functions->trim)
         return status;
     pressure->functions->trim(pressure->index);
-    return attempt(pressure, stage);
+    return nd__pressure_attempt(pressure, stage);
 }
 
 // -------------------------------------------------------------------------------------- the stages
@@ -140,7 +140,7 @@ static nd_status retire(nd_pressure *pressure, nd_status status) {
     if (asks)
         nd__pressure_brought(pressure, ND_MEMORY_STAGE_RETIRE,
                              pressure->functions->retire(pressure->index));
-    return attempt(pressure, ND_MEMORY_STAGE_RETIRE);
+    return nd__pressure_attempt(pressure, ND_MEMORY_STAGE_RETIRE);
 }
 
 static nd_status trim(nd_pressure *pressure, nd_status status) {
@@ -149,7 +149,7 @@ static nd_status trim(nd_pressure *pressure, nd_status status) {
     nd__pressure_reach(pressure, ND_MEMORY_STAGE_TRIM);
     nd__pressure_brought(pressure, ND_MEMORY_STAGE_TRIM,
                          pressure->functions->trim(pressure->index));
-    return attempt(pressure, ND_MEMORY_STAGE_TRIM);
+    return nd__pressure_attempt(pressure, ND_MEMORY_STAGE_TRIM);
 }
 
 /// Whether the collector may run for this manager: the stage is not there where it may not.

@@ -22,7 +22,9 @@ nd_status nd__pressure_walk(nd_pressure *pressure, nd_status failure);
 // For the other files.
 void nd__pressure_reach(nd_pressure *pressure, nd_memory_stage stage);
 void nd__pressure_brought(nd_pressure *pressure, nd_memory_stage stage, uint64_t bytes);
-/// Another attempt, after a stage that gave something up.
+/// Another attempt, after a stage.
+nd_status nd__pressure_attempt(nd_pressure *pressure, nd_memory_stage stage);
+/// After one that gave something up, which may lie in a cache now.
 nd_status nd__pressure_look(nd_pressure *pressure, nd_memory_stage stage);
 /// True for the failures that the ladder is for.
 static inline bool nd__pressure_includes(nd_status status) {

@@ -137,8 +137,9 @@ nd_status nd__pressure_ask(nd_pressure *pressure, nd_status status) {
         nd__pressure_reach(pressure, ND_MEMORY_STAGE_CALLBACK);
         bool gave_up = run(record, pressure, status);
         drop(record);
-        if (gave_up)
-            status = nd__pressure_look(pressure, ND_MEMORY_STAGE_CALLBACK);
+        // One that gave nothing up may have lifted a quota, and other threads go on meanwhile.
+        status = gave_up ? nd__pressure_look(pressure, ND_MEMORY_STAGE_CALLBACK)
+                         : nd__pressure_attempt(pressure, ND_MEMORY_STAGE_CALLBACK);
     }
     return status;
 }
