@@ -116,7 +116,7 @@ struct nd_manager {
     uint32_t owner; ///< number of the thread that made it; of the root, that of the first thread
     _Atomic uint32_t charger; ///< number of the thread that charged last, while there is one shard
     _Atomic uint32_t turns;   ///< how often that was another one than before
-    bool single;              ///< was capped: never gets more shards (lock of the first shard)
+    _Atomic bool single; ///< was capped: never gets more shards. Written under the first one's lock
     _Atomic(const void *) closer; ///< the record of the thread that closes it
     nd_shard *siblings;           ///< the parent's shard whose child this is, constant
     nd_manager *previous_sibling, *next_sibling;

@@ -107,6 +107,8 @@ nd_status nd__place_publish_current(const char *operation, nd_object *object) {
     nd_place place = nd__place_begin(NULL, 0);
     nd_status status = ND_OK;
     if (account)
+        status = nd__publish_expect(object->type, place.manager);
+    if (account && status == ND_OK)
         status = nd__charge(operation, place.manager, account->kind, bytes);
     if (status == ND_OK) {
         status = nd__publish(object, place.manager);

@@ -39,6 +39,14 @@ bool nd__publish_beside(nd_object *object, nd_object *neighbour, void *slot);
 /// Whether an object of that type, which a cap counts, could be published there now. The error of
 /// nd__publish if not. For who would leave something behind beside an object that is refused.
 __attribute__((cold)) nd_status nd__publish_check(const nd_type *type, nd_manager *manager);
+/// The same before bytes are charged there for an object: a request that a cap refuses is not to be in
+/// the way of others meanwhile, nor to be seen in an account. (As long as no other thread takes the last
+/// place in between: then publishing refuses.)
+static inline nd_status nd__publish_expect(const nd_type *type, nd_manager *manager) {
+    return __builtin_expect(nd__atomic_load(&manager->single, relaxed), 0)
+               ? nd__publish_check(type, manager)
+               : ND_OK;
+}
 
 /// Gives up the lock of a shard of a manager that has closed, and locks the one that this thread
 /// has to fill of its nearest ancestor that has not.

@@ -113,7 +113,8 @@ void nd__shard_begin(nd_shard *shard, nd_manager *manager) {
 }
 
 static bool may_spread(const nd_manager *manager) {
-    return nd__manager_open(manager) && !manager->single && nd__shard_count(manager) == 1;
+    return nd__manager_open(manager) && !nd__atomic_load(&manager->single, relaxed) &&
+           nd__shard_count(manager) == 1;
 }
 
 void nd__shard_spread(nd_manager *manager) {
@@ -195,7 +196,7 @@ void nd__shard_move(nd_shard *from, nd_shard *target, bool as_newest) {
 void nd__shard_unite(nd_manager *manager) {
     nd_shard *first = nd__shard_first(manager);
     nd__biased_lock_acquire(&first->lock);
-    manager->single = true;
+    nd__atomic_store(&manager->single, true, relaxed);
     nd__shard_unlock(first);
     for (nd_shard *shard = nd__shard_next(first); shard; shard = nd__shard_next(shard)) {
         nd__shard_lock_pair(first, shard);
@@ -236,7 +237,8 @@ nd_shard *nd__shard_for_escapes(nd_manager *manager, bool closing) {
         nd_shard *escaped = nd__atomic_load(&manager->escaped, acquire);
         nd__shard_lock_pair(&manager->first, escaped);
         bool still = nd__atomic_load(&manager->escaped, relaxed) == escaped;
-        bool may = (closing || nd__manager_open(manager)) && !manager->single;
+        bool may =
+            (closing || nd__manager_open(manager)) && !nd__atomic_load(&manager->single, relaxed);
         if (still && may)
             nd__shard_begin_escapes(manager);
         nd__shard_unlock_pair(&manager->first, escaped);

@@ -11,18 +11,32 @@ typedef struct allocation {
     void **ret_pointer;
 } allocation;
 
+/// What is charged: settled, or given back.
+static nd_status allocate(const nd_memory_request *request, void **ret_pointer) {
+    const nd_status status = request->allocate(request->index, request->bytes, ret_pointer);
+    if (__builtin_expect(status == ND_OK, 1))
+        nd__charge_settle(request->manager, request->kind, request->charge);
+    else
+        nd__charge_return(request->manager, request->kind, request->charge);
+    return status;
+}
+
+/// While the ladder is walked nothing is charged: callbacks see what there is, and a request that fits is
+/// not refused because of this one.
 static nd_status allocate_again(nd_pressure *pressure) {
     const allocation *again = (const allocation *)pressure;
-    return again->request->allocate(again->request->index, again->request->bytes,
-                                    again->ret_pointer);
+    const nd_memory_request *request = again->request;
+    if (!nd__charge_try_ahead(request->manager, request->kind, request->charge, &pressure->refused))
+        return ND_ERROR_QUOTA;
+    return allocate(request, again->ret_pointer);
 }
 
 nd_status nd__ladder_alloc(const nd_memory_request *request, void **ret_pointer) {
     nd_status status =
-        nd__charge(request->operation, request->manager, request->kind, request->charge);
+        nd__charge_ahead(request->operation, request->manager, request->kind, request->charge);
     if (status != ND_OK)
         return status;
-    status = request->allocate(request->index, request->bytes, ret_pointer);
+    status = allocate(request, ret_pointer);
     if (__builtin_expect(status == ND_OK, 1))
         return ND_OK;
     allocation again = {
@@ -40,10 +54,7 @@ nd_status nd__ladder_alloc(const nd_memory_request *request, void **ret_pointer)
         .ret_pointer = ret_pointer,
     };
     status = nd__pressure_walk(&again.pressure, status);
-    if (status == ND_OK)
-        return ND_OK;
-    nd__charge_return(request->manager, request->kind, request->charge);
-    return nd__pressure_error(&again.pressure, status);
+    return status == ND_OK ? ND_OK : nd__pressure_error(&again.pressure, status);
 }
 
 typedef struct host_allocation {

@@ -13,6 +13,7 @@
 #include "lib/device/registry.h"
 #include "lib/manager/adopt.h"
 #include "lib/manager/charge.h"
+#include "lib/manager/publish.h"
 #include "lib/memory/host.h"
 #include "lib/memory/ladder.h"
 #include "lib/object/block.h"
@@ -137,7 +138,8 @@ nd_storage *nd__storage_new(const char *operation, nd_manager *manager, nd_devic
 
 nd_storage *nd__storage_wrap(const char *operation, nd_manager *manager, nd_device device,
                              void *data, size_t bytes) {
-    if (nd__charge(operation, manager, device.kind, bytes) != ND_OK)
+    if (nd__publish_expect(&nd__tensor_type, manager) != ND_OK ||
+        nd__charge(operation, manager, device.kind, bytes) != ND_OK)
         return NULL;
     nd_storage *storage = new_storage(device, bytes);
     if (!storage) {

@@ -193,6 +193,8 @@ nd_tensor *nd__tensor_new(const char *operation, nd_manager *manager, nd_device 
     int64_t numel;
     if (nd__shape_check(operation, ndim, shape, dtype, &numel) != ND_OK)
         return NULL;
+    if (nd__publish_expect(&nd__tensor_type, manager) != ND_OK)
+        return NULL;
     size_t bytes = (size_t)numel * nd__dtype_bytes[dtype];
     if (nd__tensor_has_own_data(device, bytes))
         return new_with_data(operation, manager, device, dtype, ndim, shape, numel);
