@@ -105,9 +105,12 @@ static _Noreturn void leave(jpeg_reader *reader) {
     longjmp(reader->back, 1);
 }
 
-/// ND_ERROR_FORMAT, or another of a few.
-static nd_status status_of(int code) {
-    switch (code) {
+/// ND_ERROR_FORMAT, or another of a few. An image that says its height behind its rows has none at first.
+static nd_status status_of(const struct jpeg_decompress_struct *jpeg) {
+    switch (jpeg->err->msg_code) {
+    case JERR_EMPTY_IMAGE:
+        return jpeg->image_width > 0 && jpeg->num_components > 0 ? ND_ERROR_UNSUPPORTED
+                                                                 : ND_ERROR_FORMAT;
     case JERR_OUT_OF_MEMORY:
         return ND_ERROR_OUT_OF_MEMORY;
     case JERR_BAD_LIB_VERSION:
@@ -115,6 +118,7 @@ static nd_status status_of(int code) {
     case JERR_BAD_STRUCT_SIZE:
     case JERR_COMPONENT_COUNT:
     case JERR_FRACT_SAMPLE_NOTIMPL:
+    case JERR_IMAGE_TOO_BIG:
     case JERR_SOF_UNSUPPORTED:
         return ND_ERROR_UNSUPPORTED;
     default:
@@ -124,7 +128,7 @@ static nd_status status_of(int code) {
 
 static void complain(j_common_ptr jpeg) {
     jpeg_reader *reader = jpeg->client_data;
-    nd_status status = status_of(jpeg->err->msg_code);
+    nd_status status = status_of(&reader->jpeg);
     char message[JMSG_LENGTH_MAX], text[ND__IMAGE_SOURCE_TEXT];
     nd__image_source_text(reader->source, text);
     jpeg->err->format_message(jpeg, message);

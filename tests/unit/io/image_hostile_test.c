@@ -53,6 +53,12 @@ static void test_F25_jpeg_that_is_damaged_or_beyond_ndarc(void **state) {
     bytes empty = begin_jpeg(BASELINE, 0, 8, 1);
     put_scan(&empty, 1, false);
     refuse(empty, ND_ERROR_FORMAT, "damaged JPEG");
+    bytes tall_later = begin_jpeg(BASELINE, 8, 0, 1); // says behind its rows how many there were
+    put_scan(&tall_later, 1, false);
+    refuse(tall_later, ND_ERROR_UNSUPPORTED, "cannot be read");
+    bytes beyond_libjpeg = begin_jpeg(BASELINE, 65535, 8, 1);
+    put_scan(&beyond_libjpeg, 1, false);
+    refuse(beyond_libjpeg, ND_ERROR_UNSUPPORTED, "cannot be read");
     bytes cmyk = begin_jpeg(BASELINE, 8, 8, 4);
     put_scan(&cmyk, 4, false);
     refuse(cmyk, ND_ERROR_UNSUPPORTED, "colours of CMYK");
