@@ -87,7 +87,7 @@ ND_API int nd_communicator_get_rank(const nd_communicator *comm);
 ND_API int nd_communicator_get_size(const nd_communicator *comm);
 /// Seconds that a call waits for the other ranks; 0 for NULL.
 ND_API double nd_communicator_get_timeout(const nd_communicator *comm);
-/// Changes that for later calls of this rank. Error: not above 0, or not finite.
+/// Changes that for later calls of this rank. Error: not above 0, or not below 1e9.
 ND_API nd_status nd_communicator_set_timeout(nd_communicator *comm, double seconds);
 /// Whether a call has failed for good; the next one says why. True for a closed communicator, false
 /// for NULL.
