@@ -11,10 +11,11 @@ static nd_tensor *gated_slope(const nd_tensor *x, const nd_tensor *gate, const n
     return nd_add(gate, product);
 }
 
-/// Owned: s (1 - s), of s.
+/// Owned: s (1 - s), of s. Not s - s^2, whose slope takes twice what it is multiplied by: an operand may
+/// be more than half of the largest number.
 static nd_tensor *sigmoid_slope(const nd_tensor *s) {
-    nd_auto nd_tensor *square = nd_square(s);
-    return nd_sub(s, square);
+    nd_auto nd_tensor *negative = nd_neg(s), *rest = nd_add_scalar(negative, 1.0);
+    return nd_mul(s, rest);
 }
 
 /// g (s + x s (1 - s)). Far below 0, where s is 0 in every dtype, x is not infinite here.

@@ -324,6 +324,39 @@ static void test_silu_of_minus_infinity(void **state) {
     }
 }
 
+/// Activations are straight far from 0.
+static void test_second_slopes_far_from_zero(void **state) {
+    (void)state;
+    static nd_tensor *(*const functions[])(const nd_tensor *) = {
+        nd_silu,    nd_gelu, nd_gelu_tanh, nd_softplus,  nd_logsigmoid,
+        nd_sigmoid, nd_tanh, nd_softsign,  nd_hardswish,
+    };
+    static const struct {
+        nd_dtype dtype;
+        double most;
+    } dtypes[] = {{ND_F64, 1.7e308}, {ND_F32, 3.3e38}, {ND_F16, 65504}, {ND_BF16, 3.3e38}};
+    for (size_t i = 0; i < COUNT(functions) * COUNT(dtypes); i++) {
+        const double most = dtypes[i % COUNT(dtypes)].most;
+        const double values[] = {-most, -0.6 * most, -0.3 * most, 0.3 * most, 0.6 * most, most};
+        nd_auto nd_tensor *wide = nd_from_data(values, ND_SHAPE(6), ND_F64);
+        nd_auto nd_tensor *x = nd_cast(wide, dtypes[i % COUNT(dtypes)].dtype);
+        assert_ok(nd_set_requires_grad(x, true));
+        nd_auto nd_tensor *y = functions[i / COUNT(dtypes)](x), *slope = NULL, *second = NULL;
+        nd_auto nd_tensor *loss = nd_sum(y, 0, NULL, false);
+        nd_backward_options options = ND_BACKWARD_OPTIONS_INIT;
+        options.create_graph = true;
+        const nd_tensor *inputs[] = {x};
+        assert_ok(nd_grad(loss, 1, inputs, &options, &slope));
+        nd_auto nd_tensor *total = nd_sum(slope, 0, NULL, false);
+        assert_ok(nd_grad(total, 1, inputs, NULL, &second));
+        nd_auto nd_tensor *seconds = nd_cast(second, ND_F64);
+        for (int k = 0; k < 6; k++)
+            if (!(fabs(((const double *)nd_get_data(seconds))[k]) < 1e-4))
+                fail_msg("function %zu, element %d: %g", i / COUNT(dtypes), k,
+                         ((const double *)nd_get_data(seconds))[k]);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_gradients_of_any_magnitude),
@@ -335,6 +368,7 @@ int main(void) {
         ND_TEST(test_norms_of_negative_orders_that_are_zero),
         ND_TEST(test_deviations_below_their_gradient),
         ND_TEST(test_silu_of_minus_infinity),
+        ND_TEST(test_second_slopes_far_from_zero),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
