@@ -40,6 +40,16 @@ nd_tensor *nd_randn(nd_key key, int ndim, const int64_t *shape, nd_dtype dtype) 
     return create_random("randn", ND_OP_randn, key, 0, 0, ndim, shape, dtype);
 }
 
+/// Whether a float has that integer, which has neighbours that it has not.
+static bool holds_alone(nd_dtype dtype, int64_t value) {
+    static const int digits[ND_DTYPE_COUNT] = {
+        [ND_F16] = 11, [ND_BF16] = 8, [ND_F32] = 24, [ND_F64] = 53};
+    const uint64_t most_of_f16 = 65504;
+    const uint64_t size = value < 0 ? -(uint64_t)value : (uint64_t)value;
+    return size > 0 && size >> __builtin_ctzll(size) < UINT64_C(1) << digits[dtype] &&
+           digits[dtype] > 0 && (dtype != ND_F16 || size <= most_of_f16);
+}
+
 nd_tensor *nd_randint(nd_key key, int64_t low, int64_t high, int ndim, const int64_t *shape,
                       nd_dtype dtype) {
     static const struct {
@@ -64,9 +74,10 @@ nd_tensor *nd_randint(nd_key key, int64_t low, int64_t high, int ndim, const int
         nd__error(ND_ERROR_DTYPE, "randint: there is no dtype %d", (int)dtype);
         return NULL;
     }
-    if (low >= high || low < ranges[dtype].low || high - 1 > ranges[dtype].high) {
+    const bool is_inside = low < high && low >= ranges[dtype].low && high - 1 <= ranges[dtype].high;
+    if (!is_inside && !(low < high && low == high - 1 && holds_alone(dtype, low))) {
         nd__error(ND_ERROR_INVALID_ARGUMENT,
-                  "randint: [%lld, %lld) is empty or leaves the range of %s", (long long)low,
+                  "randint: [%lld, %lld) is empty, or has integers that %s has not", (long long)low,
                   (long long)high, nd_dtype_get_name(dtype));
         return NULL;
     }

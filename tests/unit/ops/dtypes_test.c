@@ -185,6 +185,24 @@ static void test_random_floats(void **state) {
     assert_memory_equal(nd_get_data(rounded), nd_get_data(narrow), 2 * N);
     assert_refused(nd_randint(nd_key_new(0), 0, 2050, ND_SHAPE(1), ND_F16),
                    ND_ERROR_INVALID_ARGUMENT, "randint: ");
+    // One of those that it has with gaps between them.
+    static const struct {
+        nd_dtype dtype;
+        int64_t value;
+        bool is_there;
+    } alone[] = {{ND_F16, 2050, true},      {ND_F16, 2051, false},
+                 {ND_F16, -60000, true},    {ND_F16, 65536, false},
+                 {ND_BF16, 258, true},      {ND_BF16, 257, false},
+                 {ND_F32, 16777218, true},  {ND_F64, ((int64_t)1 << 53) + 2, true},
+                 {ND_F64, INT64_MIN, true}, {ND_U8, 256, false}};
+    for (size_t i = 0; i < COUNT_OF(alone); i++) {
+        nd_auto nd_tensor *x = nd_randint(nd_key_new(0), alone[i].value, alone[i].value + 1,
+                                          ND_SHAPE(3), alone[i].dtype);
+        assert_int_equal(x != NULL, alone[i].is_there);
+        nd_error_clear();
+        for (int k = 0; x && k < 3; k++)
+            assert_true(at_flat(x, k) == (double)alone[i].value);
+    }
     assert_refused(nd_rand(nd_key_new(0), ND_SHAPE(1), ND_I16), ND_ERROR_DTYPE, "rand: ");
 }
 
