@@ -225,7 +225,7 @@ static nd_status parse_member(nd_safetensors *table, nd_json *json) {
     return parse_entry(table, json, entry);
 }
 
-/// Text for people; checked and left out.
+/// Text for people, or null; checked and left out.
 static nd_status parse_metadata(nd_safetensors *table, nd_json *json) {
     const char *text = NULL;
     if (table->has_metadata)
@@ -233,6 +233,8 @@ static nd_status parse_metadata(nd_safetensors *table, nd_json *json) {
                          "%s: '%s' has the name '" ND__SAFETENSORS_METADATA "' twice",
                          table->file.operation, table->file.path);
     table->has_metadata = true;
+    if (nd__json_peek(json) == 'n')
+        return nd__json_skip(json) ? ND_OK : json_error(table, json);
     bool fine = nd__json_expect(json, '{', "an object was expected as metadata");
     for (bool first = true; fine && !nd__json_take(json, '}'); first = false)
         fine = (first || nd__json_expect(json, ',', "a comma or } was expected")) &&
@@ -241,17 +243,17 @@ static nd_status parse_metadata(nd_safetensors *table, nd_json *json) {
     return fine ? ND_OK : json_error(table, json);
 }
 
-/// {"dtype": ..., "shape": [...], "data_offsets": [begin, end]}, in any order, each once, nothing
-/// else.
+/// {"dtype": ..., "shape": [...], "data_offsets": [begin, end]}, in any order, each once; what else
+/// there is says nothing to this version of the format.
 static nd_status parse_entry(nd_safetensors *table, nd_json *json, nd_safetensors_entry *entry) {
     enum { DTYPE = 1, SHAPE = 2, OFFSETS = 4 };
     int seen = 0;
     nd_status status = ND_OK;
     bool fine = nd__json_expect(json, '{', "an object was expected as the value of a name");
-    while (fine && status == ND_OK && !nd__json_take(json, '}')) {
+    for (bool first = true; fine && status == ND_OK && !nd__json_take(json, '}'); first = false) {
         const char *key = NULL;
         const char *text = NULL;
-        fine = (seen == 0 || nd__json_expect(json, ',', "a comma or } was expected")) &&
+        fine = (first || nd__json_expect(json, ',', "a comma or } was expected")) &&
                nd__json_string(json, &key) && nd__json_expect(json, ':', "a colon was expected");
         if (!fine)
             break;
@@ -259,12 +261,14 @@ static nd_status parse_entry(nd_safetensors *table, nd_json *json, nd_safetensor
                     : strcmp(key, "shape") == 0        ? SHAPE
                     : strcmp(key, "data_offsets") == 0 ? OFFSETS
                                                        : 0;
-        if (field == 0 || (seen & field))
-            return nd__error(ND_ERROR_FORMAT, "%s: '%s': tensor '%.100s' has %s '%.100s'",
-                             table->file.operation, table->file.path, entry->name,
-                             field ? "twice the field" : "an unknown field", key);
+        if (seen & field)
+            return nd__error(ND_ERROR_FORMAT,
+                             "%s: '%s': tensor '%.100s' has twice the field '%.100s'",
+                             table->file.operation, table->file.path, entry->name, key);
         seen |= field;
-        if (field == DTYPE && (fine = nd__json_string(json, &text)))
+        if (field == 0)
+            fine = nd__json_skip(json);
+        else if (field == DTYPE && (fine = nd__json_string(json, &text)))
             status = set_dtype(table, text, entry);
         else if (field == SHAPE)
             status = parse_shape(table, json, entry);
