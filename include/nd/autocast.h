@@ -9,8 +9,8 @@ extern "C" {
 
 /// nd_autocast(ND_BF16) { ... }: in the block, on this thread, nd_matmul, nd_linear, nd_attention
 /// and the convolutions of <nd/convolution.h> take operands of f32, f16 and bf16 as this dtype, and
-/// give a result of it. nd_softmax, nd_log_softmax, nd_masked_softmax, the norms and the losses take
-/// halves as f32 and give f32. f64 stays f64. nd_rnn, nd_lstm and nd_gru keep the dtype of x and compute their
+/// give a result of it. nd_softmax, nd_log_softmax, nd_masked_softmax, normalisation and the losses
+/// take halves as f32 and give f32. f64 stays f64. nd_rnn, nd_lstm and nd_gru keep the dtype of x and compute their
 /// products in the half, and so do nd_einsum and nd_tensordot with the dtype of their operands;
 /// nd_vecdot and nd_quantized_linear are as nd_matmul. A backward pass casts nothing, wherever it
 /// runs: gradients are computed in the dtypes that the forward pass had. The casts are recorded: parameters stay f32,

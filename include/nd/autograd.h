@@ -51,8 +51,8 @@ typedef struct nd_backward_options {
     uint32_t size;     ///< sizeof(nd_backward_options)
     uint32_t version;  ///< 1
     bool create_graph; ///< record the backward pass, so that gradients can be differentiated again
-    bool allow_unused; ///< nd_grad: an input the output does not depend on gives NULL instead of an
-                       ///< error
+    bool allow_unused; ///< nd_grad: an input that requires a gradient and that the output does not
+                       ///< depend on gives NULL instead of an error
     const nd_tensor *grad; ///< gradient of the output; NULL: one (the output must have one element)
 } nd_backward_options;
 /// What an nd_backward_options must begin as: nothing recorded, no input unused, a gradient of one.

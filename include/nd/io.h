@@ -73,9 +73,9 @@ typedef struct nd_load_options {
 /// ND_ERROR_UNSUPPORTED: dtypes that ndarc does not have, which the error names (strings, dates,
 /// structures, pickled objects), and more than 8 dimensions.
 ND_API nd_tensor *nd_load_npy(const char *path, const nd_load_options *options) ND_OWNED;
-/// Writes a tensor of any device and layout as the .npy file, of version 1.0, that NumPy makes of
-/// it. The file takes its place as in nd_save_safetensors(). ND_ERROR_DTYPE: bf16, which the format
-/// does not have.
+/// Writes a tensor of any device and layout, its elements in C order, as the .npy file, of version
+/// 1.0, that NumPy makes of them. The file takes its place as in nd_save_safetensors().
+/// ND_ERROR_DTYPE: bf16, which the format does not have.
 ND_API nd_status nd_save_npy(const char *path, const nd_tensor *tensor);
 /// Reads all arrays of a .npz file: a map from their names, without ".npy", to tensors, in the order
 /// of the archive's directory. Entries are stored or deflated; their checksums are verified. What is
