@@ -42,6 +42,7 @@ ND_API int nd_get_num_threads(void);
 
 /// Sets whether the same operations on the same values give the same bits on every run: for any
 /// number of threads, and on devices that otherwise add in the order in which their threads arrive.
+/// (Not the sign and the payload of a NaN.)
 /// For the whole process, from the next operation on; at first false. docs/threading.md says what
 /// it changes, and what is the same without it.
 ///

@@ -28,6 +28,7 @@ void *nd__bucket_memory_take(const char *operation, nd_device device, size_t byt
         .index = device.index,
         .bytes = bytes, // charged to nobody, as on the host
         .allocate = backend->allocate,
+        .release = backend->release,
         .functions = backend->memory,
     };
     return nd__ladder_alloc(&request, &memory) == ND_OK ? memory : NULL;

@@ -62,18 +62,6 @@ static inline void nd__account_add(nd_manager *manager, nd_device_kind kind, uin
         nd__account_turn(manager, thread);
 }
 
-/// The same, but that it does not raise the peak: of what may not come to be.
-static inline void nd__account_add_ahead(nd_manager *manager, nd_device_kind kind, uint64_t bytes) {
-    if (nd__shard_count(manager) > 1) {
-        nd__atomic_add_relaxed(&nd__shard_own(manager)->bytes[kind], bytes);
-    } else if (nd__thread()->number != manager->owner) {
-        nd__atomic_add_relaxed(&manager->first.bytes[kind], bytes);
-    } else {
-        _Atomic uint64_t *owned = &manager->first.owned[kind];
-        nd__atomic_store(owned, nd__atomic_load_relaxed(owned) + bytes, relaxed);
-    }
-}
-
 static inline void nd__account_subtract(nd_manager *manager, nd_device_kind kind, uint64_t bytes,
                                         bool alone) {
     if (__builtin_expect(nd__shard_count(manager) > 1, 0)) {

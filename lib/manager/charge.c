@@ -22,29 +22,22 @@
 #include "lib/manager/request.h"
 #include "lib/manager/trigger.h"
 
-enum {
-    HUGE_LOG = 32,   ///< of the bytes of a huge charge
-    LARGE = 64 << 10 ///< bytes that raise no peak ahead
-};
+enum { HUGE_LOG = 32 }; ///< of the bytes of a huge charge
 
 static nd_lock quota_lock;
 ND__FORK_LOCK(ND__FORK_SINGLE, quota_lock);
 
-static inline void add(nd_manager *manager, const nd_manager *stop, nd_device_kind kind,
-                       uint64_t bytes, bool ahead) {
+static void add(nd_manager *manager, const nd_manager *stop, nd_device_kind kind, uint64_t bytes) {
     bool alone = nd__atomic_single_threaded();
-    for (nd_manager *at = manager; at != stop; at = at->parent) {
-        if (ahead)
-            nd__account_add_ahead(at, kind, bytes);
-        else
-            nd__account_add(at, kind, bytes, alone);
-    }
+    for (nd_manager *at = manager; at != stop; at = at->parent)
+        nd__account_add(at, kind, bytes, alone);
 }
 
-/// Where there is a quota on the path, or the charge is huge. Apart, so that the others save no registers for it.
+/// Where there is a quota on the path, or the charge is huge; `looks`: nothing is added. Apart, so that the others
+/// save no registers for it.
 __attribute__((noinline)) static bool charge_bounded(nd_manager *manager, const nd_manager *stop,
                                                      nd_device_kind kind, uint64_t bytes,
-                                                     bool ahead, nd_manager **ret_refused) {
+                                                     bool looks, nd_manager **ret_refused) {
     nd_manager *refused = NULL;
     nd__lock_acquire(&quota_lock);
     for (nd_manager *at = manager; at != stop && !refused && ret_refused; at = at->parent) {
@@ -53,38 +46,36 @@ __attribute__((noinline)) static bool charge_bounded(nd_manager *manager, const 
         if (bytes > 0 && (live > bound || bytes > bound - live))
             refused = at;
     }
-    if (!refused)
-        add(manager, stop, kind, bytes, ahead);
+    if (!refused && !looks)
+        add(manager, stop, kind, bytes);
     nd__lock_release(&quota_lock);
     if (refused)
         *ret_refused = refused;
     return !refused;
 }
 
-static inline bool charge(nd_manager *manager, const nd_manager *stop, nd_device_kind kind,
-                          uint64_t bytes, bool ahead, nd_manager **ret_refused) {
+static bool is_bounded(const nd_manager *manager, const nd_manager *stop, nd_device_kind kind,
+                       uint64_t bytes) {
     if (__builtin_expect(bytes >> HUGE_LOG != 0, 0))
-        return charge_bounded(manager, stop, kind, bytes, ahead, ret_refused);
-    for (nd_manager *at = manager; at != stop; at = at->parent)
+        return true;
+    for (const nd_manager *at = manager; at != stop; at = at->parent)
         if (__builtin_expect(nd__atomic_load_relaxed(&at->quota[kind]) != 0, 0))
-            return charge_bounded(manager, stop, kind, bytes, ahead, ret_refused);
-    add(manager, stop, kind, bytes, ahead);
-    return true;
+            return true;
+    return false;
 }
 
 bool nd__charge_path(nd_manager *manager, const nd_manager *stop, nd_device_kind kind,
                      uint64_t bytes, nd_manager **ret_refused) {
-    return charge(manager, stop, kind, bytes, false, ret_refused);
+    if (__builtin_expect(is_bounded(manager, stop, kind, bytes), 0))
+        return charge_bounded(manager, stop, kind, bytes, false, ret_refused);
+    add(manager, stop, kind, bytes);
+    return true;
 }
 
-bool nd__charge_try_ahead(nd_manager *manager, nd_device_kind kind, uint64_t bytes,
-                          nd_manager **ret_refused) {
-    return charge(manager, NULL, kind, bytes, bytes >= LARGE, ret_refused);
-}
-
-void nd__charge_settle(nd_manager *manager, nd_device_kind kind, uint64_t bytes) {
-    for (nd_manager *at = bytes >= LARGE ? manager : NULL; at; at = at->parent)
-        nd__account_peak(at, kind);
+bool nd__charge_fits(nd_manager *manager, nd_device_kind kind, uint64_t bytes,
+                     nd_manager **ret_refused) {
+    return __builtin_expect(!is_bounded(manager, NULL, kind, bytes), 1) ||
+           charge_bounded(manager, NULL, kind, bytes, true, ret_refused);
 }
 
 void nd__charge_return_path(nd_manager *manager, const nd_manager *stop, nd_device_kind kind,
@@ -101,9 +92,8 @@ static nd_status charge_again(nd_pressure *pressure) {
                : ND_ERROR_QUOTA;
 }
 
-static nd_status charge_again_ahead(nd_pressure *pressure) {
-    return nd__charge_try_ahead(pressure->manager, pressure->kind, pressure->bytes,
-                                &pressure->refused)
+static nd_status look_again(nd_pressure *pressure) {
+    return nd__charge_fits(pressure->manager, pressure->kind, pressure->bytes, &pressure->refused)
                ? ND_OK
                : ND_ERROR_QUOTA;
 }
@@ -112,13 +102,13 @@ static nd_status charge_again_ahead(nd_pressure *pressure) {
 __attribute__((cold, noinline)) static nd_status charge_refused(const char *operation,
                                                                 nd_manager *manager,
                                                                 nd_device_kind kind, uint64_t bytes,
-                                                                nd_manager *refused, bool ahead) {
+                                                                nd_manager *refused, bool looks) {
     nd_pressure pressure = {
         .operation = operation,
         .manager = manager,
         .kind = kind,
         .bytes = bytes,
-        .attempt = ahead ? charge_again_ahead : charge_again,
+        .attempt = looks ? look_again : charge_again,
         .refused = refused,
     };
     nd_status status = nd__seam_pressure_walk(&pressure, ND_ERROR_QUOTA);
@@ -134,11 +124,11 @@ nd_status nd__charge(const char *operation, nd_manager *manager, nd_device_kind 
     return charge_refused(operation, manager, kind, bytes, refused, false);
 }
 
-nd_status nd__charge_ahead(const char *operation, nd_manager *manager, nd_device_kind kind,
-                           uint64_t bytes) {
+nd_status nd__charge_expect(const char *operation, nd_manager *manager, nd_device_kind kind,
+                            uint64_t bytes) {
     nd__trigger_allocated(manager, kind, bytes);
     nd_manager *refused;
-    if (__builtin_expect(nd__charge_try_ahead(manager, kind, bytes, &refused), 1))
+    if (__builtin_expect(nd__charge_fits(manager, kind, bytes, &refused), 1))
         return ND_OK;
     return charge_refused(operation, manager, kind, bytes, refused, true);
 }

@@ -20,14 +20,13 @@ static inline uint64_t nd__charge_bound(const nd_manager *manager, nd_device_kin
 /// ND_ERROR_QUOTA names the operation, the manager, its largest holders and what was tried.
 nd_status nd__charge(const char *operation, nd_manager *manager, nd_device_kind kind,
                      uint64_t bytes);
-/// The same for what there may be no memory for: many bytes are no part of a peak until
-/// nd__charge_settle() is told of them. Then there is, or nd__charge_return() has been.
-nd_status nd__charge_ahead(const char *operation, nd_manager *manager, nd_device_kind kind,
-                           uint64_t bytes);
-/// That without the ladder. False: *ret_refused has a quota that refuses.
-bool nd__charge_try_ahead(nd_manager *manager, nd_device_kind kind, uint64_t bytes,
-                          nd_manager **ret_refused);
-void nd__charge_settle(nd_manager *manager, nd_device_kind kind, uint64_t bytes);
+/// The same, but that nothing is reserved: for what there may be no memory for, which is charged when there
+/// is. Other threads may take what fits now.
+nd_status nd__charge_expect(const char *operation, nd_manager *manager, nd_device_kind kind,
+                            uint64_t bytes);
+/// That without the ladder and the triggers. False: *ret_refused has a quota that refuses.
+bool nd__charge_fits(nd_manager *manager, nd_device_kind kind, uint64_t bytes,
+                     nd_manager **ret_refused);
 /// Gives back a charge for which no object was published. (A published object's charge goes back
 /// when it dies.)
 void nd__charge_return(nd_manager *manager, nd_device_kind kind, uint64_t bytes);

@@ -1,4 +1,7 @@
-// Charge, allocate, and the walk between a failure and its error.
+// Allocate, charge, and the walk between a failure and its error.
+//
+// Invariant: only what there is is charged. So a request that finds no memory is in no account and no peak, nor in
+// the way of another one's quota. Before, the quotas are looked at: what does not fit is not allocated.
 #include "lib/memory/ladder.h"
 #include "lib/manager/charge.h"
 #include "lib/memory/host.h"
@@ -11,34 +14,16 @@ typedef struct allocation {
     void **ret_pointer;
 } allocation;
 
-/// What is charged: settled, or given back.
-static nd_status allocate(const nd_memory_request *request, void **ret_pointer) {
-    const nd_status status = request->allocate(request->index, request->bytes, ret_pointer);
-    if (__builtin_expect(status == ND_OK, 1))
-        nd__charge_settle(request->manager, request->kind, request->charge);
-    else
-        nd__charge_return(request->manager, request->kind, request->charge);
-    return status;
-}
-
-/// While the ladder is walked nothing is charged: callbacks see what there is, and a request that fits is
-/// not refused because of this one.
 static nd_status allocate_again(nd_pressure *pressure) {
     const allocation *again = (const allocation *)pressure;
     const nd_memory_request *request = again->request;
-    if (!nd__charge_try_ahead(request->manager, request->kind, request->charge, &pressure->refused))
+    if (!nd__charge_fits(request->manager, request->kind, request->charge, &pressure->refused))
         return ND_ERROR_QUOTA;
-    return allocate(request, again->ret_pointer);
+    return request->allocate(request->index, request->bytes, again->ret_pointer);
 }
 
-nd_status nd__ladder_alloc(const nd_memory_request *request, void **ret_pointer) {
-    nd_status status =
-        nd__charge_ahead(request->operation, request->manager, request->kind, request->charge);
-    if (status != ND_OK)
-        return status;
-    status = allocate(request, ret_pointer);
-    if (__builtin_expect(status == ND_OK, 1))
-        return ND_OK;
+__attribute__((cold, noinline)) static nd_status
+walk_for_memory(const nd_memory_request *request, nd_status status, void **ret_pointer) {
     allocation again = {
         .pressure =
             {
@@ -55,6 +40,30 @@ nd_status nd__ladder_alloc(const nd_memory_request *request, void **ret_pointer)
     };
     status = nd__pressure_walk(&again.pressure, status);
     return status == ND_OK ? ND_OK : nd__pressure_error(&again.pressure, status);
+}
+
+nd_status nd__ladder_alloc(const nd_memory_request *request, void **ret_pointer) {
+    for (;;) {
+        nd_status status =
+            nd__charge_expect(request->operation, request->manager, request->kind, request->charge);
+        if (status != ND_OK)
+            return status;
+        void *pointer;
+        status = request->allocate(request->index, request->bytes, &pointer);
+        if (__builtin_expect(status != ND_OK, 0))
+            status = walk_for_memory(request, status, &pointer);
+        if (status != ND_OK)
+            return status;
+        nd_manager *refused;
+        if (__builtin_expect(
+                nd__charge_path(request->manager, NULL, request->kind, request->charge, &refused),
+                1)) {
+            *ret_pointer = pointer;
+            return ND_OK;
+        }
+        // Another thread has taken what was left of a quota: what it says now is asked above.
+        request->release(request->index, pointer, request->bytes);
+    }
 }
 
 typedef struct host_allocation {

@@ -17,6 +17,8 @@ typedef struct nd_memory_request {
     size_t bytes;    ///< bytes to allocate
     /// ND_ERROR_OUT_OF_MEMORY walks the ladder, any other failure ends it. Sets no message.
     nd_status (*allocate)(int index, size_t bytes, void **ret_pointer);
+    /// Gives back what that has given.
+    void (*release)(int index, void *pointer, size_t bytes);
     const nd_memory_functions *functions; ///< of the device
 } nd_memory_request;
 

@@ -45,6 +45,7 @@ static nd_memory_request request_for(const char *operation, nd_manager *manager,
         .charge = bytes,
         .bytes = bytes,
         .allocate = backend->allocate,
+        .release = backend->release,
         .functions = backend->memory,
     };
 }
@@ -59,6 +60,11 @@ static nd_status allocate_block(int index, size_t bytes, void **ret_pointer) {
     return ND_OK;
 }
 
+static void release_block(int index, void *memory, size_t bytes) {
+    (void)index, (void)bytes;
+    nd__object_discard(nd__object_begin(&nd__tensor_type, memory));
+}
+
 /// Tried directly first: the ladder's bookkeeping is a tenth of what a small tensor costs.
 void *nd__storage_block(const char *operation, nd_manager *manager, nd_device device, size_t size,
                         size_t data) {
@@ -70,6 +76,7 @@ void *nd__storage_block(const char *operation, nd_manager *manager, nd_device de
     nd__charge_return(manager, device.kind, data);
     nd_memory_request request = request_for(operation, manager, device, data);
     request.allocate = allocate_block;
+    request.release = release_block;
     request.bytes = size;
     return nd__ladder_alloc(&request, &block) == ND_OK ? block : NULL;
 }

@@ -48,9 +48,10 @@ static void test_B15_what_a_cap_refuses_is_in_no_peak(void **state) {
     close_and_release(parent);
 }
 
-/// Asks a manager whose cap is full until it is told to stop.
+/// Asks in vain until it is told to stop.
 typedef struct asker {
-    nd_manager *capped;
+    nd_manager *manager;
+    int64_t floats;
     atomic_bool stop;
     atomic_uint asked;
     bool got_one;
@@ -59,13 +60,30 @@ typedef struct asker {
 static void *ask_in_vain(void *data) {
     asker *self = data;
     while (!atomic_load(&self->stop)) {
-        nd_tensor *tensor = floats_in(self->capped, 200000);
+        nd_tensor *tensor = floats_in(self->manager, self->floats);
         self->got_one |= tensor != NULL;
         nd_release(tensor);
         atomic_fetch_add(&self->asked, 1);
     }
     nd_error_clear();
     return NULL;
+}
+
+/// Asks a manager for what fits beside another thread that asks in vain.
+static void ask_beside(asker *self, const nd_manager *manager, int64_t floats) {
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, ask_in_vain, self), 0);
+    unsigned refused = 0;
+    for (int i = 0; i < 2000 || atomic_load(&self->asked) < 1000; i++) {
+        nd_tensor *fits = floats_in(manager, floats);
+        refused += !fits;
+        nd_release(fits);
+    }
+    atomic_store(&self->stop, true);
+    pthread_join(thread, NULL);
+    nd_error_clear();
+    assert_int_equal(refused, 0);
+    assert_false(self->got_one);
 }
 
 static void test_B17_what_a_cap_refuses_takes_no_quota(void **state) {
@@ -75,23 +93,26 @@ static void test_B17_what_a_cap_refuses_takes_no_quota(void **state) {
     nd_tensor *x = ones_in(capped, 1);
     assert_ok(nd_manager_set_cap(capped, 1));
     assert_ok(nd_manager_set_quota(parent, ND_CPU, 1000000));
-    asker self = {.capped = capped};
-    pthread_t thread;
-    assert_int_equal(pthread_create(&thread, NULL, ask_in_vain, &self), 0);
-    unsigned refused = 0;
-    for (int i = 0; i < 2000 || atomic_load(&self.asked) < 1000; i++) {
-        nd_tensor *fits = floats_in(beside, 200000);
-        refused += !fits;
-        nd_release(fits);
-    }
-    atomic_store(&self.stop, true);
-    pthread_join(thread, NULL);
-    nd_error_clear();
-    assert_int_equal(refused, 0);
-    assert_false(self.got_one);
+    asker self = {.manager = capped, .floats = 200000};
+    ask_beside(&self, beside, 200000);
     nd_release(x);
     close_and_release(beside);
     close_and_release(capped);
+    close_and_release(parent);
+}
+
+static void test_B17_what_finds_no_memory_takes_no_quota(void **state) {
+    (void)state;
+    nd_manager *parent = manager_new(NULL, "parent"), *vain = manager_new(parent, "vain"),
+               *beside = manager_new(parent, "beside");
+    assert_ok(nd_manager_set_quota(parent, ND_CPU, 4 * (uint64_t)BEYOND_MEMORY));
+    asker self = {.manager = vain, .floats = BEYOND_MEMORY};
+    ask_beside(&self, beside, 20000);
+    assert_int_equal(peak_of(vain), 0);
+    assert_int_equal(peak_of(parent), 80000);
+    assert_true(peak_of(NULL) < (uint64_t)BEYOND_MEMORY);
+    close_and_release(beside);
+    close_and_release(vain);
     close_and_release(parent);
 }
 
@@ -165,6 +186,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_B15_what_a_cap_refuses_is_in_no_peak),
         ND_TEST(test_B17_what_a_cap_refuses_takes_no_quota),
+        ND_TEST(test_B17_what_finds_no_memory_takes_no_quota),
         ND_TEST(test_B17_what_finds_no_memory_is_in_no_account),
         ND_TEST(test_B17_the_ladder_looks_again_behind_each_callback),
     };

@@ -36,15 +36,26 @@ static int times(char event) {
     return count;
 }
 
+static nd_manager *shrinking; ///< gets a smaller quota meanwhile
+
 static nd_status allocate(int index, size_t bytes, void **ret_pointer) {
     assert_int_equal(index, 1);
     assert_int_equal(bytes, 64);
+    if (shrinking)
+        assert_ok(nd_manager_set_quota(shrinking, ND_FAKE, 10));
     bool comes = enough && times(enough) >= enough_times;
     happened('a');
     if (!comes)
         return failure;
     *ret_pointer = memory;
     return ND_OK;
+}
+
+static void release(int index, void *pointer, size_t bytes) {
+    assert_int_equal(index, 1);
+    assert_ptr_equal(pointer, memory);
+    assert_int_equal(bytes, 64);
+    happened('x');
 }
 
 static uint64_t retire(int index) {
@@ -101,6 +112,7 @@ static nd_memory_request prepare(nd_manager *manager, char after, nd_status stat
         .charge = 60,
         .bytes = 64,
         .allocate = allocate,
+        .release = release,
         .functions = &rows,
     };
 }
@@ -301,6 +313,21 @@ static void test_behind_a_callback_that_gives_nothing_up_too(void **state) {
     nd_memory_request request = prepare(manager, 'c', ND_ERROR_OUT_OF_MEMORY);
     assert_obtained(&request);
     assert_string_equal(events, "arataca");
+    nd_release(manager);
+}
+
+/// What fitted before there was memory for it, and does not fit any more.
+static void test_a_quota_that_is_used_up_meanwhile(void **state) {
+    (void)state;
+    nd_manager *manager = nd_manager_new(NULL, "m");
+    assert_ok(nd_manager_set_quota(manager, ND_FAKE, 100));
+    nd_memory_request request = prepare(manager, 'a', ND_OK);
+    enough_times = 0;
+    shrinking = manager;
+    assert_refused(&request, ND_ERROR_QUOTA);
+    shrinking = NULL;
+    assert_string_equal(events, "ax");
+    assert_int_equal(charged(manager), 0);
     nd_release(manager);
 }
 
@@ -516,6 +543,7 @@ int main(void) {
         ND_TEST(test_rungs_that_do_not_apply_are_left_out),
         ND_TEST(test_the_collector_goes_up_as_long_as_it_is_not_enough),
         ND_TEST(test_behind_a_callback_that_gives_nothing_up_too),
+        ND_TEST(test_a_quota_that_is_used_up_meanwhile),
         ND_TEST(test_what_is_released_while_the_device_is_waited_for_is_waited_for),
         ND_TEST(test_a_broken_device_is_not_asked_twice),
         ND_TEST(test_a_device_that_breaks_meanwhile_ends_the_walk),
