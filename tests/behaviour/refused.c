@@ -4,6 +4,16 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+// Sanitizers would end the program that asks for more than they have.
+__attribute__((visibility("default"))) const char *__asan_default_options(void);
+const char *__asan_default_options(void) {
+    return "allocator_may_return_null=1";
+}
+__attribute__((visibility("default"))) const char *__tsan_default_options(void);
+const char *__tsan_default_options(void) {
+    return "allocator_may_return_null=1";
+}
+
 #define BEYOND_MEMORY ((int64_t)1 << 58) // floats
 
 static uint64_t peak_of(const nd_manager *manager) {
