@@ -13,6 +13,10 @@ nd_status nd__cpu_launch_sparing(const nd_kernel_call *call);
 /// Runs chains that do not write what another of them reads, in one go over all of them.
 nd_status nd__cpu_chains(size_t count, const nd_chain *chains);
 
+/// Whether products of that 16-bit dtype take less time than the same of f32: the processor multiplies
+/// it in pairs, which are added as f32.
+bool nd__cpu_multiplies(nd_dtype dtype);
+
 /// Gives back what is kept for the next call: the calling thread's working memory, and the pool's
 /// threads with theirs. Bytes.
 uint64_t nd__cpu_trim(void);

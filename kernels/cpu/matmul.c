@@ -517,18 +517,20 @@ static bool is_of_few(const nd__product *p, nd_dtype dtype) {
     return is_turned && p->n > ND__FEW;
 }
 
-/// Whether the loops compute a product of bf16 by pairs, and as fast as a library.
-static bool is_of_pairs(const nd__product *p, nd_dtype dtype) {
+bool nd__cpu_multiplies(nd_dtype dtype) {
 #if ND_ISA_X86
-    return dtype == ND_BF16 && has_wide_vectors() && __builtin_cpu_supports("avx512bf16") &&
-           nd__pairs_suit(p) &&
-           (p->m <= ND__MOST_NARROW || p->n <= ND__MOST_NARROW ||
-            !nd__onednn_has_tiles_of_halves());
+    return dtype == ND_BF16 && has_wide_vectors() && __builtin_cpu_supports("avx512bf16");
 #else
-    (void)p;
     (void)dtype;
     return false;
 #endif
+}
+
+/// Whether the loops compute a product of bf16 by pairs, and as fast as a library.
+static bool is_of_pairs(const nd__product *p, nd_dtype dtype) {
+    return nd__cpu_multiplies(dtype) && nd__pairs_suit(p) &&
+           (p->m <= ND__MOST_NARROW || p->n <= ND__MOST_NARROW ||
+            !nd__onednn_has_tiles_of_halves());
 }
 
 /// Whether sums of bf16 are so short that the loops compute them as f32 faster than a library by

@@ -12,6 +12,7 @@
 #include "lib/ops/precision.h"
 #include "lib/ops/recurrent_steps.h"
 #include "lib/ops/recurrent_walk.h"
+#include "lib/tensor/launch.h"
 #include "lib/tensor/shape.h"
 #include <nd/autograd.h>
 #include <nd/neural.h>
@@ -151,12 +152,19 @@ static nd_status check_state(const recurrent *r, const char *argument, const nd_
 // one direction of one layer
 
 /// A weight in the dtype that its products are computed in; NULL, without an error, for a bias that
-/// there is not.
+/// there is not. One that fits x as it is stays so where the device multiplies that: its products are
+/// rounded once, and what becomes of them is not.
 static nd_status weight_of(const recurrent *r, int64_t place, int64_t role, nd_tensor **ret) {
     if (role >= r->per_layer)
         return ND_OK;
-    nd_auto nd_tensor *wide =
-        nd__operands_as_dtype(r->weights[place * r->per_layer + role], r->dtype);
+    const nd_tensor *given = r->weights[place * r->per_layer + role];
+    const bool fits = given->dtype == r->x->dtype && nd__dtype_is_half(given->dtype) &&
+                      nd_get_autocast_dtype() == ND_F32;
+    if (fits && nd__launch_multiplies(given->device, given->dtype)) {
+        *ret = nd_retain(given);
+        return ND_OK;
+    }
+    nd_auto nd_tensor *wide = nd__operands_as_dtype(given, r->dtype);
     *ret = wide ? nd__autocast_lower(wide) : NULL;
     return *ret ? ND_OK : nd_error_get_status();
 }
@@ -179,7 +187,8 @@ static nd_tensor *from_input(const recurrent *r, const nd_tensor *x, int64_t pla
     nd_auto nd_tensor *bias = NULL;
     if (weight_of(r, place, 0, &weight) != ND_OK || weight_of(r, place, 2, &bias) != ND_OK)
         return NULL;
-    nd_auto nd_tensor *product = nd_linear(x, weight, bias);
+    nd_auto nd_tensor *factor = nd__operands_as_dtype(x, weight->dtype);
+    nd_auto nd_tensor *product = factor ? nd_linear(factor, weight, bias) : NULL;
     return product ? nd__operands_as_dtype(product, r->dtype) : NULL;
 }
 
@@ -245,12 +254,11 @@ static nd_status run_layer(const recurrent *r, int64_t layer, nd_tensor **x,
     return *x ? ND_OK : nd_error_get_status();
 }
 
-/// x as [t, n, in], in the dtype of computing.
+/// x as [t, n, in].
 static nd_tensor *by_steps(const recurrent *r) {
-    nd_auto nd_tensor *wide = nd__operands_as_dtype(r->x, r->dtype);
     if (!r->batched)
-        return nd_unsqueeze(wide, 1);
-    return r->options.batch_first ? nd_transpose(wide, 0, 1) : nd_steal(&wide);
+        return nd_unsqueeze(r->x, 1);
+    return r->options.batch_first ? nd_transpose(r->x, 0, 1) : nd_retain(r->x);
 }
 
 /// The output as x lies.

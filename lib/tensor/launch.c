@@ -100,6 +100,11 @@ bool nd__launch_convolves(nd_device device, nd_dtype dtype) {
     return backend->fuses || (backend->convolves_bf16 && dtype == ND_BF16);
 }
 
+bool nd__launch_multiplies(nd_device device, nd_dtype dtype) {
+    const nd_backend *backend = nd__registry_backend(device.kind);
+    return backend->multiplies && backend->multiplies(dtype);
+}
+
 bool nd__launch_selects_ranks(nd_device device) {
     return nd__registry_backend(device.kind)->selects_ranks;
 }

@@ -69,6 +69,7 @@ const nd_backend nd__cpu_backend = {
     .name = "cpu",
     .host_accessible = true,
     .convolves_bf16 = true,
+    .multiplies = nd__cpu_multiplies,
     .selects_ranks = true,
     .device_count = cpu_device_count,
     .allocate = cpu_allocate,
