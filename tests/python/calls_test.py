@@ -221,6 +221,30 @@ class Calls(Case):
         self.assertTrue((x > 2)[2].item())
         self.assertEqual((x @ x).item(), 14.0)
 
+    def test_operators_of_bits(self):
+        for dtype, numbers in (("int32", [-6, 3, 12]), ("uint8", [250, 3, 12]), ("bool", [True, False, True])):
+            x = nd.stack([nd.full([], number, dtype) for number in numbers], 0)
+            other = True if dtype == "bool" else 5
+            for apply in (operator.and_, operator.or_, operator.xor):
+                for made in (apply(x, other), apply(other, x), apply(x, nd.full([], other, dtype))):
+                    self.assertEqual((made.dtype, [made[i].item() for i in range(3)]), (dtype, [apply(n, other) for n in numbers]))
+        x = nd.arange(1, 4, 1, "int64")
+        self.assertEqual([(x << 3)[i].item() for i in range(3)], [8, 16, 24])
+        self.assertEqual([(1 << x)[i].item() for i in range(3)], [2, 4, 8])
+        self.assertEqual([(x >> 1)[i].item() for i in range(3)], [0, 1, 1])
+        for wrong in (lambda: x & 1.5, lambda: nd.ones([2], "float32") | 1):
+            with self.assertRaises(nd.Error):
+                wrong()
+        with self.assertRaises(TypeError):
+            x & "a"
+
+    def test_what_is_in_a_tensor_and_how_it_is_formatted(self):
+        x = nd.reshape(nd.arange(0, 6, 1, "float32"), [2, 3])
+        self.assertEqual([n in x for n in (0, 5, 5.5, 2**70, "a", None, nd.full([], 3, "float32"))], [True, True] + 4 * [False] + [True])
+        self.assertEqual((f"{x[1, 2]:.2f}", f"{x[1, 2]}", f"{x}"), ("5.00", str(x[1, 2]), str(x)))
+        with self.assertRaises(ValueError):
+            f"{x:.2f}"
+
     def test_numbers_on_either_side_follow_one_rule(self):
         """That of nd_add_scalar(): the tensor's dtype, and float32 where it is of integers and the number has a fraction."""
         for dtype in nd.DTYPES[1:]:

@@ -179,6 +179,14 @@ class Tensor(Handle):
     def __int__(self):
         return int(self.item())
 
+    def __format__(self, how):
+        return format(self.item() if how and self.shape == () else str(self), how)
+
+    def __contains__(self, number):
+        """Whether an element is equal to it. What cannot be compared with a tensor is in none."""
+        equal = self == number
+        return isinstance(equal, Tensor) and bool(call("nd_any", equal, [], False))
+
 
 def _number_like(x, number, divides):
     """A tensor without axes that an operation with x takes for the number, by the rule of nd_add_scalar() and nd_div_scalar(): its dtype is
@@ -235,6 +243,11 @@ for _python, _name, _number in (
     ("floordiv", "nd_floor_divide", None),
     ("mod", "nd_remainder", None),
     ("matmul", "nd_matmul", None),
+    ("and", "nd_bitwise_and", None),
+    ("or", "nd_bitwise_or", None),
+    ("xor", "nd_bitwise_xor", None),
+    ("lshift", "nd_bitwise_left_shift", None),
+    ("rshift", "nd_bitwise_right_shift", None),
 ):
     setattr(Tensor, f"__{_python}__", _operator(_name, _number))
     _commutes = _python in ("add", "mul")
