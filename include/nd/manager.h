@@ -26,7 +26,8 @@ ND_API const nd_manager *nd_manager_get_root(void);
 /// New open manager.
 ///
 /// @param parent the manager it goes below, and keeps alive; NULL: the current one of this thread
-/// @param name for reports and errors; copied, cut to what fits. NULL: ""
+/// @param name for reports and errors; copied, cut behind the last character that fits into 63 bytes.
+///             NULL: ""
 /// @return owned; releasing the last handle of an open manager closes it. NULL on error
 /// @errors ND_ERROR_CLOSED (the parent is), ND_ERROR_OUT_OF_MEMORY
 /// @threads any
@@ -145,7 +146,8 @@ typedef struct nd_close_report {
     uint64_t escaped_bytes;     ///< bytes of those
     uint64_t returned_objects;  ///< lent objects that went back; a tensor with its storage: one
     uint64_t gate_closed_ns;    ///< how long the collector's gate was closed
-    /// With tracking on: the most frequent creation sites of what escaped, "file:line (count)".
+    /// With tracking on: the most frequent creation sites of what escaped, "file:line (count)"; of a
+    /// file that is too long the end, behind "...".
     char escaped_sites[4][96];
     /// Objects that the collector could not decide on (nd_gc_report.postponed_objects): they
     /// escaped, and are examined again later.

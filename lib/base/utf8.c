@@ -34,6 +34,21 @@ bool nd__utf8_is_valid(const char *text) {
     return true;
 }
 
+void nd__utf8_copy(char *ret_text, size_t room, const char *text) {
+    size_t length = strnlen(text, room);
+    if (length == room) {
+        // At most three bytes belong to a character whose end is beyond; more are no UTF-8.
+        const size_t most = room - 1;
+        length = most;
+        while (length > 0 && most - length < 3 && ((unsigned char)text[length] & 0xc0) == 0x80)
+            length--;
+        if (((unsigned char)text[length] & 0xc0) == 0x80)
+            length = most;
+    }
+    memcpy(ret_text, text, length);
+    ret_text[length] = '\0';
+}
+
 /// Length of the printable character that `text` begins with; 0 when it is none.
 static size_t printable_length(const char *text, size_t size) {
     size_t length = nd__utf8_length(text, size);

@@ -131,9 +131,11 @@ static void append_object(event *event, const nd_object *object, const nd_manage
     if (nd__object_shows_bytes(object))
         append(event, ",\"bytes\":%" PRIu64, ((const nd_accounted *)object)->bytes);
     if (object->site) {
+        char site[TEXT_LIMIT];
+        nd__object_print_site(site, sizeof site, object->site);
         append(event, ",\"site\":\"");
-        append_text(event, object->site->file);
-        append(event, ":%" PRIu32 "\"", object->site->line);
+        append_text(event, site);
+        append(event, "\"");
     }
 }
 

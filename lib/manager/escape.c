@@ -14,6 +14,7 @@
 #include "lib/object/object.h"
 #include "lib/object/user_code.h"
 #include <stdio.h>
+#include <string.h>
 
 enum { SITE_SLOTS = 64 };
 typedef struct site_count {
@@ -44,8 +45,12 @@ static void report_sites(site_count *sites, nd_close_report *report) {
                 best = &sites[i];
         if (!best)
             return;
-        snprintf(report->escaped_sites[row], sizeof report->escaped_sites[row], "%s:%u (%llu)",
-                 best->site->file, best->site->line, (unsigned long long)best->count);
+        char *text = report->escaped_sites[row], count[32];
+        const size_t room = sizeof report->escaped_sites[row];
+        const int length =
+            snprintf(count, sizeof count, " (%llu)", (unsigned long long)best->count);
+        nd__object_print_site(text, room - (size_t)length, best->site);
+        strcat(text, count);
         best->count = 0;
     }
 }

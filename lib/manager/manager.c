@@ -10,6 +10,7 @@
 #include "lib/base/reserve.h"
 #include "lib/base/seam.h"
 #include "lib/base/thread.h"
+#include "lib/base/utf8.h"
 #include "lib/base/versioned.h"
 #include "lib/manager/account.h"
 #include "lib/manager/manager_close.h"
@@ -20,7 +21,6 @@
 #include "lib/object/checked.h"
 #include "lib/object/gate.h"
 #include "lib/object/object.h"
-#include <stdio.h>
 #include <string.h>
 
 static void manager_destroy(nd_object *self);
@@ -189,7 +189,7 @@ nd_manager *nd_manager_new(const nd_manager *parent_handle, const char *name) {
         return NULL;
     }
     reset(manager);
-    snprintf(manager->name, sizeof manager->name, "%s", name ? name : "");
+    nd__utf8_copy(manager->name, sizeof manager->name, name ? name : "");
     atomic_init(&manager->gc_mode, ND_GC_INHERIT);
     manager->depth = parent->depth + 1;
     manager->edge_age = nd__gate_edge_age();

@@ -265,14 +265,16 @@ void nd__checked_tell_dead(const char *what, nd_object *object) {
         nd__error_fatal("%s of a dead object at %p, whose memory has been given back to the system",
                         what, (void *)object);
     ASAN_UNPOISON_MEMORY_REGION(object, nd__block_bytes(class_of(object)));
-    char name[64], site[160] = "";
+    char name[64], site[160] = "", made[128];
     if (object->type->flags &
         ND__TYPE_MANAGER) // has its own, and the memory is no other manager's yet
         snprintf(name, sizeof name, "%s", nd__seam_manager_name(object));
     else
         nd_get_name(object, name, sizeof name);
-    if (object->site)
-        snprintf(site, sizeof site, ", made at %s:%u", object->site->file, object->site->line);
+    if (object->site) {
+        nd__object_print_site(made, sizeof made, object->site);
+        snprintf(site, sizeof site, ", made at %s", made);
+    }
     nd__error_print("%s of a dead %s%s%s%s at %p%s", what, object->type->name, *name ? "(" : "",
                     name, *name ? ")" : "", (void *)object, site);
     const record *places = record_of(object);

@@ -9,7 +9,9 @@
 #include "lib/object/block.h"
 #include "lib/object/checked.h"
 #include "lib/object/watch.h"
+#include <inttypes.h>
 #include <nd/detail/counts.h>
+#include <stdio.h>
 #include <string.h>
 
 #define RETAIN_STEP (ND__VERSION_STEP + 1)
@@ -20,6 +22,16 @@ _Static_assert(offsetof(nd_object, word) == 0 && RETAIN_STEP == ND__RETAIN_STEP 
 
 ND_API _Thread_local const nd_site *nd__site;
 bool nd__object_sites_enabled = true;
+
+void nd__object_print_site(char *ret_text, size_t room, const nd_site *site) {
+    char line[16];
+    const size_t most = room - 1 - (size_t)snprintf(line, sizeof line, ":%" PRIu32, site->line);
+    const size_t length = strlen(site->file);
+    if (length <= most)
+        snprintf(ret_text, room, "%s%s", site->file, line);
+    else
+        snprintf(ret_text, room, "...%s%s", site->file + length - (most - strlen("...")), line);
+}
 
 // --------------------------------------------------------------------------------- retain, release
 

@@ -169,6 +169,10 @@ static inline bool nd__object_same_site(const nd_site *a, const nd_site *b) {
     return a == b || (a && b && a->line == b->line && strcmp(a->file, b->file) == 0);
 }
 
+/// "file:line" in `room` bytes, which are at least 32. Of a file that is too long the end is kept,
+/// behind "...".
+void nd__object_print_site(char *ret_text, size_t room, const nd_site *site);
+
 /// Fills the header in memory from nd__block_new, with these flags (of which one may be
 /// ND__TRACKED); cannot fail.
 static inline nd_object *nd__object_begin_as(const nd_type *type, uint32_t flags, void *memory) {

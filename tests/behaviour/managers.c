@@ -184,6 +184,33 @@ static void test_B09_survivor_moves_to_nearest_open_ancestor_with_its_site(void 
     close_and_release(outer);
 }
 
+static void test_B09_sites_of_long_paths_keep_their_ends(void **state) {
+    (void)state;
+    char path[300];
+    memset(path, 'd', sizeof path);
+    for (size_t length = 60; length + sizeof "/end.c" <= sizeof path; length += 7) {
+        snprintf(path + length, sizeof path - length, "%s", "/end.c");
+        const nd_site site = {path, 4294967295u};
+        nd_auto nd_manager *inner = nd_manager_new(NULL, "inner");
+        nd_object *kept = NULL;
+        nd_with_manager(inner) {
+            nd__site = &site;
+            kept = (nd_object_new)(&cell_type, sizeof(cell));
+            nd__site = NULL;
+        }
+        nd_close_report report = ND_CLOSE_REPORT_INIT;
+        assert_ok(nd_manager_close(inner, &report));
+        const char *text = report.escaped_sites[0], *end = "d/end.c:4294967295 (1)";
+        assert_true(strlen(text) >= strlen(end));
+        assert_string_equal(text + strlen(text) - strlen(end), end);
+        const bool is_whole = strncmp(text, path, strlen(path)) == 0;
+        assert_true(is_whole || (strncmp(text, "...", 3) == 0 &&
+                                 strlen(text) == sizeof report.escaped_sites[0] - 1));
+        nd_release(kept);
+        memset(path, 'd', sizeof path);
+    }
+}
+
 static void test_B09_what_escapes_a_child_of_the_closing_manager_counts_once(void **state) {
     (void)state;
     cell_begin(1);
@@ -542,6 +569,7 @@ int main(void) {
         ND_TEST(test_B08_releasing_the_last_handle_closes),
         ND_TEST(test_B08_root_cannot_be_closed),
         ND_TEST(test_B09_survivor_moves_to_nearest_open_ancestor_with_its_site),
+        ND_TEST(test_B09_sites_of_long_paths_keep_their_ends),
         ND_TEST(test_B09_what_escapes_a_child_of_the_closing_manager_counts_once),
         ND_TEST(test_B10_close_with_nothing_retained_leaves_nothing),
         ND_TEST(test_B10_without_the_collector_cycles_escape_and_are_reported),

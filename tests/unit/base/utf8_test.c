@@ -78,12 +78,40 @@ static void test_what_finds_no_room_is_left_out_whole(void **state) {
     assert_string_equal(buffer, "");
 }
 
+static void test_a_copy_ends_behind_a_character(void **state) {
+    (void)state;
+    static const struct {
+        const char *text, *copied; ///< into five bytes
+    } cases[] = {
+        {"", ""},
+        {"abcd", "abcd"},
+        {"abcde", "abcd"},
+        {"ab\xc3\xa4", "ab\xc3\xa4"},
+        {"abc\xc3\xa4", "abc"},
+        {"ab\xe2\x82\xac", "ab"},
+        {"a\xe2\x82\xac"
+         "b",
+         "a\xe2\x82\xac"},
+        {"\xf0\x9f\x98\x80"
+         "a",
+         "\xf0\x9f\x98\x80"},
+        {"a\xf0\x9f\x98\x80", "a"},
+        {"\x80\x80\x80\x80\x80\x80", "\x80\x80\x80\x80"}, // no UTF-8
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char buffer[5] = "xxxx";
+        nd__utf8_copy(buffer, sizeof buffer, cases[i].text);
+        assert_string_equal(buffer, cases[i].copied);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         ND_TEST(test_characters_have_one_to_four_bytes),
         ND_TEST(test_what_is_none),
         ND_TEST(test_what_is_shown_otherwise),
         ND_TEST(test_what_finds_no_room_is_left_out_whole),
+        ND_TEST(test_a_copy_ends_behind_a_character),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
