@@ -57,6 +57,20 @@ class Managers(Case):
                 self.assertTrue((x * x).requires_grad)
         self.assertTrue((x * x).requires_grad)
 
+    def test_autocast(self):
+        x = nd.ones([2, 2], "float32")
+        with nd.autocast("bfloat16"):
+            self.assertEqual((x @ x).dtype, "bfloat16")
+            with nd.autocast(nd.F16):
+                self.assertEqual((x @ x).dtype, "float16")
+                with nd.autocast("float32"):
+                    self.assertEqual((x @ x).dtype, "float32")
+            self.assertEqual((x @ x).dtype, "bfloat16")
+        self.assertEqual((x @ x).dtype, "float32")
+        for wrong, error in (("float64", ValueError), (nd.I32, ValueError), ("float", TypeError), (None, TypeError)):
+            with self.assertRaises(error):
+                nd.autocast(wrong)
+
     def test_a_block_of_two_threads(self):
         """Each thread has its own way of recording, whichever of the two leaves the block last."""
         x = nd.ones([2], "float32")

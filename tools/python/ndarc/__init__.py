@@ -25,9 +25,9 @@ from .callbacks import callback
 from .calls import call
 from .handles import Handle, handle_classes
 from .library import Error, headers as _headers, library as _library, raise_error as _raise_error
-from .values import DTYPES, Number, new_struct, real_number as _real_number, struct_type as _struct_type
+from .values import DTYPES, Number, new_struct, real_number as _real_number, struct_type as _struct_type, value_of as _value_of
 
-__all__ = "DTYPES Error Handle Manager Number Tensor call callback dump enable_grad from_dlpack manager new_struct no_grad tensor".split()
+__all__ = "DTYPES Error Handle Manager Number Tensor autocast call callback dump enable_grad from_dlpack manager new_struct no_grad tensor".split()
 
 
 class Tensor(Handle):
@@ -348,29 +348,38 @@ def manager(name=None, parent=None):
     return call("nd_manager_new", parent, name)
 
 
-class _GradBlock:
-    """nd_no_grad and nd_enable_grad, as blocks; can be used again, also by another thread."""
+class _SettingBlock:
+    """nd_no_grad, nd_enable_grad and nd_autocast, as blocks; can be used again, also by another thread."""
 
-    def __init__(self, enabled):
-        self._enabled, self._of_thread = enabled, _threading.local()
+    def __init__(self, kind, setting):
+        self._kind, self._setting, self._of_thread = kind, setting, _threading.local()
 
     def __enter__(self):
-        _library.nd__grad_block_begin.restype = _struct_type("nd_grad_block")
-        block = _library.nd__grad_block_begin(_ctypes.c_bool(self._enabled))
+        begin = getattr(_library, f"nd__{self._kind}_block_begin")
+        begin.restype = _struct_type(f"nd_{self._kind}_block")
+        block = begin(self._setting)
         self._of_thread.blocks = getattr(self._of_thread, "blocks", []) + [block]
 
     def __exit__(self, *_):
-        _library.nd__grad_block_end(_ctypes.byref(self._of_thread.blocks.pop()))
+        getattr(_library, f"nd__{self._kind}_block_end")(_ctypes.byref(self._of_thread.blocks.pop()))
 
 
 def no_grad():
     """`with nd.no_grad():` records nothing."""
-    return _GradBlock(False)
+    return _SettingBlock("grad", _ctypes.c_bool(False))
 
 
 def enable_grad():
     """`with nd.enable_grad():` records again inside no_grad()."""
-    return _GradBlock(True)
+    return _SettingBlock("grad", _ctypes.c_bool(True))
+
+
+def autocast(dtype):
+    """`with nd.autocast("bfloat16"):` as nd_autocast: "float16" and "bfloat16" lower products, "float32" lowers nothing."""
+    number = _value_of("nd_dtype", dtype)
+    if number not in map(_headers.constants.get, ("ND_F16", "ND_BF16", "ND_F32")):
+        raise ValueError(f"autocast: the dtype is {dtype!r}; it must be bfloat16, float16 or float32")
+    return _SettingBlock("autocast", _ctypes.c_int(number))
 
 
 def from_dlpack(array):
