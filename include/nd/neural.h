@@ -129,10 +129,11 @@ typedef struct nd_recurrent_options {
 // weight [gates size, in], state weight [gates size, size], and input bias and state bias [gates
 // size], which all have or none; in of a layer above the first is directions size. This is how
 // PyTorch has them. Weights of f16 or bf16 that have x's dtype are multiplied as they are where the
-// device does that faster (bf16 on processors that multiply its pairs, both on CUDA): x and the state
-// are rounded to it for the product, and so is that; the states are kept in f32. Written: the output of the last layer at every step, x's shape with directions
-// size at its end, and the states after the last step, in the shape of hidden; ret_hidden and
-// ret_cell may be NULL. On error nothing is written.
+// device does that faster, which are bf16 on processors that multiply its pairs: x and the state
+// are rounded to it for the product, and so is that; the states are kept in f32. Written: the
+// output of the last layer at every step, x's shape with directions size at its end, and the states
+// after the last step, in the shape of hidden; ret_hidden and ret_cell may be NULL. On error
+// nothing is written.
 
 /// h = tanh(input + state) (Elman 1990).
 ND_API nd_status nd_rnn(const nd_tensor *x, const nd_tensor *hidden, size_t count,

@@ -72,7 +72,8 @@ typedef struct nd_backend {
     bool fuses;
     /// May have convolutions of bf16 as they are, though it fuses nothing; launch answers again.
     bool convolves_bf16;
-    /// Whether products of that 16-bit dtype take less time than the same of f32; NULL: none does.
+    /// Whether products of that 16-bit dtype, casts of an operand and of the result included, take
+    /// less time than the same of f32, also where they are small; NULL: none does.
     bool (*multiplies)(nd_dtype dtype);
     /// Its argsort may be asked for a few ranks alone (kernels/kernel.h).
     bool selects_ranks;

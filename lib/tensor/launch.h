@@ -14,7 +14,7 @@ nd_status nd__launch_where_supported(const char *operation, nd_device device,
 bool nd__launch_fuses(nd_device device);
 /// The same of convolutions of a 16-bit dtype as they are.
 bool nd__launch_convolves(nd_device device, nd_dtype dtype);
-/// Whether products of a 16-bit dtype as they are take less time than widened to f32.
+/// Whether products of a 16-bit dtype, with casts around them, take less time than widened to f32.
 bool nd__launch_multiplies(nd_device device, nd_dtype dtype);
 /// Whether its argsort may be asked for a few ranks alone (kernels/kernel.h).
 bool nd__launch_selects_ranks(nd_device device);

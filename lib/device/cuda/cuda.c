@@ -491,16 +491,10 @@ static bool cuda_failed(int index) {
     return index < ND__CUDA_DEVICES && atomic_load(&devices[index].failed);
 }
 
-/// Tensor cores take both.
-static bool cuda_multiplies(nd_dtype dtype) {
-    return dtype == ND_F16 || dtype == ND_BF16;
-}
-
 const nd_backend nd__cuda_backend = {
     .name = "cuda",
     .host_accessible = false,
     .fuses = true,
-    .multiplies = cuda_multiplies,
     .device_count = cuda_device_count,
     .allocate = cuda_allocate,
     .release = cuda_release,
