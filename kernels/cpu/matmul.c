@@ -25,6 +25,7 @@
 #include "kernels/cpu/pairs.h"
 #include "kernels/cpu/panels.h"
 #include "kernels/cpu/parallel.h"
+#include "kernels/cpu/scratch.h"
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,6 +59,11 @@
 #define MOST_FEW_COLUMNS 104
 #define MOST_ROWS_OF_FEW 48
 #define LANES 16
+/// And where both operands have dense columns: elements of a result, at all and for each of a sum, and
+/// the length of a sum.
+#define MOST_TURNED_RESULT ((int64_t)1 << 19)
+#define MOST_RESULT_OF_SUM 1024
+#define LEAST_TURNED_SUM 48
 #define LEAST_TURNED_ELEMENTS ((int64_t)1 << 18)
 /// With up to so many rows and few columns the rows of the second operand are copied together instead.
 #define MOST_ROWS_OF_COPIED 1024
@@ -89,7 +95,9 @@ typedef struct matmul_work {
     int64_t rows, columns; ///< of a panel
     int64_t panels;        ///< of a product
     int64_t panels_across;
-    float *turned;            ///< the transposed result, and behind it a^T, once or for each panel
+    /// The transposed result, and behind it a^T, once or for each panel; NULL where a^T is a: each thread
+    /// has room for a panel then.
+    float *turned;
     int64_t turned_copies;    ///< how many of a^T there are
     float *copies;            ///< of b, with its rows dense: one, or one for each panel; NULL: none
     int64_t most_copies;      ///< as many as there is memory for
@@ -321,6 +329,11 @@ static int64_t columns_of_turned(const nd__product *p) {
     return columns < p->n ? columns : p->n;
 }
 
+/// Whether a's columns lie dense as well as b's: then nothing but the result is turned.
+static bool has_dense_columns(const nd__product *p) {
+    return p->a.row_stride == 1 && p->a.column_stride >= p->m;
+}
+
 /// Of columns of b that are not crowded, with vectors of 512 bits.
 static bool is_worth_turning_uncrowded(const nd__product *p) {
     if (p->b.column_stride * (int64_t)sizeof(float) > PAGE_BYTES && p->n >= LEAST_FEW_COLUMNS)
@@ -335,7 +348,12 @@ static bool is_worth_turning_uncrowded(const nd__product *p) {
 /// Whether turning b round costs more than turning a and the result round.
 static bool is_worth_turning(const nd__product *p, nd_dtype dtype) {
     if (dtype != ND_F32 || p->m < LEAST_TURNED_ROWS || p->b.row_stride != 1 ||
-        p->b.column_stride < p->k || p->a.column_stride != 1 || p->out.column_stride != 1)
+        p->b.column_stride < p->k || p->out.column_stride != 1)
+        return false;
+    if (has_dense_columns(p))
+        return p->n >= LEAST_TURNED_ROWS && p->m * p->n <= MOST_TURNED_RESULT &&
+               p->m * p->n <= MOST_RESULT_OF_SUM * p->k && p->k >= LEAST_TURNED_SUM;
+    if (p->a.column_stride != 1)
         return false;
     if (p->b.column_stride * (int64_t)sizeof(float) % ND__CROWDED_BYTES == 0)
         return p->n >= LEAST_CROWDED_COLUMNS &&
@@ -359,9 +377,23 @@ static void put_turned(const nd__product *p, const float *turned) {
 }
 
 /// a^T, as the panel `at` has it.
-static float *turned_operand(const matmul_work *work, const nd__product *whole, int64_t at) {
+static nd__matrix turned_operand(const matmul_work *work, const nd__product *whole, int64_t at) {
+    if (work->turned_copies == 0)
+        return (nd__matrix){whole->a.data, whole->a.column_stride, 1};
     const int64_t copy = work->turned_copies > 1 ? at : 0;
-    return work->turned + whole->m * (whole->n + copy * whole->k);
+    return (nd__matrix){(char *)(work->turned + whole->m * (whole->n + copy * whole->k)), whole->m,
+                        1};
+}
+
+static nd_status turn_operand(const matmul_work *work, const nd__product *whole, int64_t at) {
+    float *copy = (float *)turned_operand(work, whole, at).data;
+    return turn(&whole->a, whole->a.row_stride, whole->m, whole->k, copy);
+}
+
+/// For the transposed result of a panel; NULL when there is none.
+static float *room_for_turned(const matmul_work *work, const nd__product *panel, int64_t at) {
+    return work->turned ? work->turned + at * work->columns * panel->m
+                        : nd__cpu_scratch((size_t)(panel->m * panel->n) * sizeof *work->turned);
 }
 
 /// Panels of columns, which are rows of the transposed product.
@@ -372,11 +404,8 @@ static void turned_products(void *context, int64_t begin, int64_t end) {
     for (int64_t at = begin; at < end; at++) {
         nd__product product = whole;
         cut_panel(work, &product, at);
-        float *operand = turned_operand(work, &whole, at);
-        float *result = work->turned + at * work->columns * whole.m;
-        nd_status status = work->turned_copies > 1
-                               ? turn(&whole.a, whole.a.row_stride, whole.m, whole.k, operand)
-                               : ND_OK;
+        float *result = room_for_turned(work, &product, at);
+        nd_status status = work->turned_copies > 1 ? turn_operand(work, &whole, at) : ND_OK;
         if (status != ND_OK)
             atomic_store(&work->status, status);
         begin_panel(work, &product, at * work->columns);
@@ -384,9 +413,9 @@ static void turned_products(void *context, int64_t begin, int64_t end) {
                                     .n = whole.m,
                                     .k = whole.k,
                                     .a = {product.b.data, product.b.column_stride, 1},
-                                    .b = {(char *)operand, whole.m, 1},
+                                    .b = turned_operand(work, &whole, at),
                                     .out = {(char *)result, whole.m, 1}};
-        if (nd__onednn_product(&turned, ND_F32, &session))
+        if (result && nd__onednn_product(&turned, ND_F32, &session))
             put_turned(&product, result);
         else
             work->portable(&product);
@@ -402,14 +431,15 @@ static bool run_turned(matmul_work *work, const nd__product *p) {
     work->rows = p->m;
     work->columns = columns_of_turned(p);
     work->panels = work->panels_across = (p->n + work->columns - 1) / work->columns;
-    work->turned_copies =
-        work->panels <= nd__cpu_threads() && p->m * p->k <= MOST_COPIED_ELEMENTS ? work->panels : 1;
-    work->turned =
-        malloc((size_t)(p->m * (p->n + p->k * work->turned_copies)) * sizeof *work->turned);
-    if (!work->turned)
-        return false;
-    bool turned = work->turned_copies > 1 ||
-                  turn(&p->a, p->a.row_stride, p->m, p->k, turned_operand(work, p, 0)) == ND_OK;
+    bool turned = has_dense_columns(p);
+    if (!turned) {
+        work->turned_copies =
+            work->panels <= nd__cpu_threads() && p->m * p->k <= MOST_COPIED_ELEMENTS ? work->panels
+                                                                                     : 1;
+        work->turned =
+            malloc((size_t)(p->m * (p->n + p->k * work->turned_copies)) * sizeof *work->turned);
+        turned = work->turned && (work->turned_copies > 1 || turn_operand(work, p, 0) == ND_OK);
+    }
     if (turned)
         nd__cpu_parallel(work->panels, p->m * p->n * p->k / work->panels / 16, 1, turned_products,
                          work);

@@ -1,6 +1,7 @@
 // Matrix products against plain loops: shapes, batches, transposes, dtypes, with oneDNN and
 // without.
 #include "kernels/cpu/cpu.h"
+#include "lib/ops/matmul.h"
 #include "tests/unit/ops/isas.h"
 #include "tests/unit/ops/values.h"
 #include <nd/autograd.h>
@@ -289,6 +290,32 @@ static void test_linear_of_crowded_rows(void **state) {
     }
 }
 
+/// Where x's columns lie dense, too, the transposed product is that of both as they lie.
+static void test_linear_of_dense_columns(void **state) {
+    (void)state;
+    // Rows, columns, depth, and how far the columns of x are apart.
+    static const int64_t shapes[][4] = {
+        {40, 40, 1000, 40}, {64, 64, 1024, 67}, {100, 103, 99, 128}, {257, 130, 300, 257},
+        {16, 16, 48, 16},   {17, 300, 47, 20},  {700, 61, 49, 1024}, {129, 2000, 260, 129}};
+    for (size_t s = 0; s < COUNT_OF(shapes); s++) {
+        const int64_t rows = shapes[s][0], out = shapes[s][1], in = shapes[s][2];
+        const int64_t apart = shapes[s][3];
+        nd_auto nd_tensor *steps = random_dense(ND_SHAPE(in, apart), ND_F32, -1, 1);
+        nd_auto nd_tensor *part = nd_slice(steps, apart - rows, apart, 1, 1);
+        nd_auto nd_tensor *x = nd_transpose(part, 0, 1);
+        nd_auto nd_tensor *weight = random_dense(ND_SHAPE(out, in), ND_F32, -1, 1);
+        check_linear_on_threads(x, weight);
+        nd_auto nd_tensor *sums = random_dense(ND_SHAPE(rows, out), ND_F32, -1, 1);
+        nd_auto nd_tensor *columns = nd_transpose(weight, 0, 1);
+        nd_auto nd_tensor *product = nd_matmul(x, columns);
+        nd_auto nd_tensor *expected = nd_add(sums, product);
+        assert_ok(nd__matmul_add_to(sums, x, columns));
+        for (int64_t flat = 0; flat < rows * out; flat++)
+            assert_close("sums", at_flat(sums, flat), at_flat(expected, flat), 0,
+                         1e-6 * (double)in);
+    }
+}
+
 /// What is not a number, infinite or huge comes out of every way to multiply as of a plain loop.
 static void check_special(nd_dtype dtype, int64_t m, int64_t n, int64_t k) {
     nd_auto nd_tensor *a = random_dense(ND_SHAPE(m, k), ND_F32, 0.5, 1);
@@ -559,6 +586,7 @@ int main(void) {
         ND_TEST(test_linear_of_few_rows),
         ND_TEST(test_linear_of_few_columns),
         ND_TEST(test_linear_of_crowded_rows),
+        ND_TEST(test_linear_of_dense_columns),
         ND_TEST(test_linear_of_rows_below_an_axis_of_size_one),
         ND_TEST(test_products_of_every_dtype),
         ND_TEST(test_batches_of_small_products),
