@@ -6,24 +6,16 @@
 // oneDNN, which would start threads of its own, is given panels of the result one by one. A function
 // that the result goes through is computed panel by panel, while the panel is in a cache.
 //
-// oneDNN turns round a second operand whose columns lie dense, as those of a linear layer's weight
-// do, before it multiplies. Where the columns are a multiple of 2 KiB apart they share few places of
-// the nearest cache, and for few rows that takes as long as the product itself: then the transposed
-// product is computed instead, b^T a^T, for which a and the result are turned round here. So it is
-// where columns are pages apart, of up to a hundred columns, and where the rows fill two or three
-// vectors. Of fewer columns, or more rows, the second operand is turned round here, and the product is
-// an ordinary one. What a panel needs turned it turns for itself, where that fits a core's cache.
+// Where oneDNN would turn a second operand round that is not to be, the transposed product is computed, or
+// a copy of the operand is made (matmul_ways.h says where). What a panel needs turned it turns for
+// itself, where that fits a core's cache.
 //
 // Of a second operand whose rows are as far apart it reads up to 384 in turns, unless there are so
 // many rows of the first one that it makes a copy, and loses what it has read where they share
 // places: then one half of them is multiplied after the other. Its code for AVX2 reads more of them
 // so, and columns of the first one: then the portable product, which copies always, is faster.
-#include "kernels/cpu/cpu.h"
 #include "kernels/cpu/families.h"
-#include "kernels/cpu/few.h"
-#include "kernels/cpu/onednn.h"
-#include "kernels/cpu/pairs.h"
-#include "kernels/cpu/panels.h"
+#include "kernels/cpu/matmul_ways.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/scratch.h"
 #include <stdatomic.h>
@@ -34,56 +26,18 @@
 #define PRODUCT_COST 128
 /// Plain products that are computed one behind the other.
 #define MANY_ENTRIES 4
-/// The least sizes of a panel, and what their sizes are multiples of.
+/// The least sizes of a panel.
 #define LEAST_ROWS 32
 #define LEAST_COLUMNS 64
 #define LEAST_TURNED_COLUMNS 128
 #define MANY_ROWS 128
-#define MULTIPLE 16
-/// Of fewer columns, vectors of the loops would be less than half full.
-#define LEAST_SMALL_COLUMNS 8
-
 /// Of columns that lie dense a panel has no more where there are few rows.
 #define MOST_TURNED_COLUMNS 768
-/// Of a transposed product: how many rows there are, and columns of a second operand whose columns are
-/// crowded (onednn.h).
-#define LEAST_TURNED_ROWS 16
-#define MOST_TURNED_ROWS 128
-#define LEAST_CROWDED_COLUMNS 32
-#define MOST_CROWDED_ROWS 256
-/// Where they are not: columns that are pages apart; so few that oneDNN does not make a copy of them
-/// first, and how many rows that is worth; or as many rows as fill vectors, and elements of the second
-/// operand.
-#define PAGE_BYTES 4096
-#define LEAST_FEW_COLUMNS 48
-#define MOST_FEW_COLUMNS 104
-#define MOST_ROWS_OF_FEW 48
-#define LANES 16
-/// And where both operands have dense columns: elements of a result, at all and for each of a sum, and
-/// the length of a sum.
-#define MOST_TURNED_RESULT ((int64_t)1 << 19)
-#define MOST_RESULT_OF_SUM 1024
-#define LEAST_TURNED_SUM 48
-#define LEAST_TURNED_ELEMENTS ((int64_t)1 << 18)
-/// With up to so many rows and few columns the rows of the second operand are copied together instead.
-#define MOST_ROWS_OF_COPIED 1024
 /// Rows of a second operand that oneDNN reads in turns, how many of them are too many where they are
 /// crowded, and of how many rows of the first one it makes a copy.
 #define ROWS_IN_TURN 384
 #define MANY_CROWDED_ROWS 256
 #define COPIED_ROWS 1024
-
-/// Elements of a copied operand up to which each panel has a copy of its own, made by the thread that
-/// computes it: what another core has just written comes out of that core's cache line by line.
-#define MOST_COPIED_ELEMENTS ((int64_t)1 << 17)
-/// Of products of bf16 that no library is asked for: columns, or elements of a sum, of which there
-/// are few; both, of which there are not many; and elements of the second operand.
-#define FEW_SUMS 4
-#define SHORT_SUM 16
-#define MOST_WIDENED 8192
-/// The shortest sums of a product of bf16 of eight columns, or of up to four rows, that are computed one
-/// by one.
-#define LEAST_SUM_OF_FEW 256
 
 typedef struct matmul_work {
     const nd_kernel_call *call;
@@ -226,7 +180,7 @@ static bool has_crowded_rows(const matmul_work *work, const nd__product *p) {
 static void multiply_halves(const matmul_work *work, const nd__product *p,
                             nd__onednn_session *session) {
     nd__product half = *p;
-    half.k = (p->k / 2 + MULTIPLE - 1) / MULTIPLE * MULTIPLE;
+    half.k = (p->k / 2 + ND__MULTIPLE - 1) / ND__MULTIPLE * ND__MULTIPLE;
     multiply(work, &half, session);
     half.a.data = (float *)p->a.data + half.k * p->a.column_stride;
     half.b.data = (float *)p->b.data + half.k * p->b.row_stride;
@@ -311,56 +265,6 @@ static nd_status outer_products(const nd_kernel_call *of) {
 
 // ------------------------------------------------------------------------------- transposed products
 
-/// Whether oneDNN's code is of vectors of 512 bits, whose loops were chosen with them.
-static bool has_wide_vectors(void) {
-#if ND_ISA_X86
-    const nd__cpu_loops *loops = nd__cpu_loops_now();
-    return loops == &nd__cpu_loops_x86_64_v4 || loops == &nd__cpu_loops_x86_64_v4_halves;
-#else
-    return false;
-#endif
-}
-
-/// How many columns of b a panel of a transposed product has. Each panel turns a round for itself, so
-/// there are fewer.
-static int64_t columns_of_turned(const nd__product *p) {
-    const int64_t parts = nd__parts_of(p->m * p->n * p->k / 4);
-    const int64_t columns = ((p->n + parts - 1) / parts + MULTIPLE - 1) / MULTIPLE * MULTIPLE;
-    return columns < p->n ? columns : p->n;
-}
-
-/// Whether a's columns lie dense as well as b's: then nothing but the result is turned.
-static bool has_dense_columns(const nd__product *p) {
-    return p->a.row_stride == 1 && p->a.column_stride >= p->m;
-}
-
-/// Of columns of b that are not crowded, with vectors of 512 bits.
-static bool is_worth_turning_uncrowded(const nd__product *p) {
-    if (p->b.column_stride * (int64_t)sizeof(float) > PAGE_BYTES && p->n >= LEAST_FEW_COLUMNS)
-        return true;
-    if (p->n >= LEAST_FEW_COLUMNS && columns_of_turned(p) <= MOST_FEW_COLUMNS)
-        return p->m <= MOST_ROWS_OF_FEW;
-    const int64_t vectors = (p->m + LANES - 1) / LANES;
-    return p->n > MOST_FEW_COLUMNS && p->n * p->k >= LEAST_TURNED_ELEMENTS &&
-           (vectors == 2 || vectors == 3) && vectors * LANES - p->m < LANES / 4;
-}
-
-/// Whether turning b round costs more than turning a and the result round.
-static bool is_worth_turning(const nd__product *p, nd_dtype dtype) {
-    if (dtype != ND_F32 || p->m < LEAST_TURNED_ROWS || p->b.row_stride != 1 ||
-        p->b.column_stride < p->k || p->out.column_stride != 1)
-        return false;
-    if (has_dense_columns(p))
-        return p->n >= LEAST_TURNED_ROWS && p->m * p->n <= MOST_TURNED_RESULT &&
-               p->m * p->n <= MOST_RESULT_OF_SUM * p->k && p->k >= LEAST_TURNED_SUM;
-    if (p->a.column_stride != 1)
-        return false;
-    if (p->b.column_stride * (int64_t)sizeof(float) % ND__CROWDED_BYTES == 0)
-        return p->n >= LEAST_CROWDED_COLUMNS &&
-               p->m <= (p->n <= MOST_FEW_COLUMNS ? MOST_CROWDED_ROWS : MOST_TURNED_ROWS);
-    return has_wide_vectors() && p->m <= MOST_TURNED_ROWS && is_worth_turning_uncrowded(p);
-}
-
 /// The result, of which `turned` has the columns as rows; added to what is there, where that is asked.
 static void put_turned(const nd__product *p, const float *turned) {
     nd_kernel_call put = {
@@ -426,16 +330,17 @@ static void turned_products(void *context, int64_t begin, int64_t end) {
 
 /// False when it is not worth it, or there is no memory: nothing is done then.
 static bool run_turned(matmul_work *work, const nd__product *p) {
-    if (!is_worth_turning(p, work->call->operand[0].dtype))
+    if (!nd__ways_turns(p, work->call->operand[0].dtype))
         return false;
     work->rows = p->m;
-    work->columns = columns_of_turned(p);
+    work->columns = nd__ways_columns_of_turned(p);
     work->panels = work->panels_across = (p->n + work->columns - 1) / work->columns;
-    bool turned = has_dense_columns(p);
+    bool turned = nd__ways_has_dense_columns(p);
     if (!turned) {
         work->turned_copies =
-            work->panels <= nd__cpu_threads() && p->m * p->k <= MOST_COPIED_ELEMENTS ? work->panels
-                                                                                     : 1;
+            work->panels <= nd__cpu_threads() && p->m * p->k <= ND__MOST_COPIED_ELEMENTS
+                ? work->panels
+                : 1;
         work->turned =
             malloc((size_t)(p->m * (p->n + p->k * work->turned_copies)) * sizeof *work->turned);
         turned = work->turned && (work->turned_copies > 1 || turn_operand(work, p, 0) == ND_OK);
@@ -448,23 +353,6 @@ static bool run_turned(matmul_work *work, const nd__product *p) {
 }
 
 // ------------------------------------------------------------------------- copies of second operands
-
-/// Whether a copy of b that has its rows dense, and the product by that, take less than the product by
-/// dense columns.
-static bool is_worth_copying(const nd__product *p, nd_dtype dtype) {
-    if (dtype != ND_F32 || p->b.row_stride != 1 || p->b.column_stride < p->k ||
-        p->a.column_stride != 1 || p->n * p->k > MOST_COPIED_ELEMENTS)
-        return false;
-    if (p->m < LEAST_TURNED_ROWS || p->m > MOST_ROWS_OF_COPIED || p->n == 1)
-        return false;
-    const bool is_crowded = p->b.column_stride * (int64_t)sizeof(float) % ND__CROWDED_BYTES == 0;
-    if (!is_crowded && !has_wide_vectors())
-        return false;
-    if (is_crowded && p->n >= LEAST_CROWDED_COLUMNS &&
-        p->m <= (p->n < LEAST_FEW_COLUMNS ? MOST_ROWS_OF_FEW : MOST_TURNED_ROWS))
-        return false; // the transposed product takes less
-    return p->n < LEAST_FEW_COLUMNS || (p->n <= MOST_FEW_COLUMNS && p->m > MOST_ROWS_OF_FEW);
-}
 
 /// Has the work be that by such copies, with a call of its own. False when there is no memory for
 /// them: nothing is changed then.
@@ -500,10 +388,10 @@ static void choose_panels(matmul_work *work, const nd__product *p) {
         int64_t *side = by_rows ? &rows : &columns;
         if (*side < 2 * LEAST_ROWS)
             break;
-        *side = (*side / 2 + MULTIPLE - 1) / MULTIPLE * MULTIPLE;
+        *side = (*side / 2 + ND__MULTIPLE - 1) / ND__MULTIPLE * ND__MULTIPLE;
     }
-    while (turns && rows <= MOST_TURNED_ROWS && columns > MOST_TURNED_COLUMNS)
-        columns = (columns / 2 + MULTIPLE - 1) / MULTIPLE * MULTIPLE;
+    while (turns && rows <= ND__MOST_TURNED_ROWS && columns > MOST_TURNED_COLUMNS)
+        columns = (columns / 2 + ND__MULTIPLE - 1) / ND__MULTIPLE * ND__MULTIPLE;
     work->rows = rows;
     work->columns = columns;
     work->panels_across = (p->n + columns - 1) / columns;
@@ -519,56 +407,13 @@ static bool is_for_library(const nd_kernel_call *call, int64_t size) {
     return size >= nd__onednn_least_product(call->operand[0].dtype);
 }
 
-/// Whether the loops do a product that a library could do as fast by themselves.
-static bool is_small(const nd__product *p, nd_dtype dtype) {
-    return dtype == ND_F32 && p->m * p->n * p->k <= nd__cpu_loops_now()->small_product &&
-           p->k <= ND__SMALL_DEPTH && p->b.column_stride == 1 && p->n >= LEAST_SMALL_COLUMNS;
-}
-
-/// Of bf16, of which oneDNN takes as long for a few columns, or rows, as for sixteen.
-static bool is_of_few_halves(const nd__product *p) {
-    if (p->n <= FEW_SUMS || (p->m <= ND__FEW && p->n <= ND__FEW))
-        return true;
-    if (p->m >= p->n)
-        return p->n < ND__FEW || p->k >= LEAST_SUM_OF_FEW;
-    return p->k >= (p->m <= FEW_SUMS ? LEAST_SUM_OF_FEW : 2 * LEAST_SUM_OF_FEW);
-}
-
-/// Whether the loops compute a product of few lines and long sums faster than a library.
-static bool is_of_few(const nd__product *p, nd_dtype dtype) {
-    const bool is_turned = dtype == ND_F32 && p->m < p->n && p->a.column_stride != 1;
-    if (is_turned && p->b.row_stride == 1 && p->b.column_stride != 1 && has_wide_vectors() &&
-        nd__product_is_of_long_sums(p, sizeof(float)))
-        return true;
-    if (!nd__product_is_of_few(p))
-        return false;
-    if (dtype == ND_BF16)
-        return is_of_few_halves(p);
-    return is_turned && p->n > ND__FEW;
-}
-
 bool nd__cpu_multiplies(nd_dtype dtype) {
 #if ND_ISA_X86
-    return dtype == ND_BF16 && has_wide_vectors() && __builtin_cpu_supports("avx512bf16");
+    return dtype == ND_BF16 && nd__ways_has_wide_vectors() && __builtin_cpu_supports("avx512bf16");
 #else
     (void)dtype;
     return false;
 #endif
-}
-
-/// Whether the loops compute a product of bf16 by pairs, and as fast as a library.
-static bool is_of_pairs(const nd__product *p, nd_dtype dtype) {
-    return nd__cpu_multiplies(dtype) && nd__pairs_suit(p) &&
-           (p->m <= ND__MOST_NARROW || p->n <= ND__MOST_NARROW ||
-            !nd__onednn_has_tiles_of_halves());
-}
-
-/// Whether sums of bf16 are so short that the loops compute them as f32 faster than a library by
-/// pairs.
-static bool is_for_widening(const nd__product *p, nd_dtype dtype) {
-    return dtype == ND_BF16 && p->k * p->n <= MOST_WIDENED &&
-           (p->k <= FEW_SUMS || (p->k <= SHORT_SUM && p->n <= SHORT_SUM)) &&
-           nd__widened_rows(p, nd__cpu_loops_now()->small_product) > 0;
 }
 
 nd_status nd__cpu_matmul(const nd_kernel_call *call) {
@@ -600,13 +445,14 @@ nd_status nd__cpu_matmul(const nd_kernel_call *call) {
         return ND_OK;
     }
     nd_kernel_call by_copy;
-    if (work.library && batch == 1 && is_worth_copying(&first, dtype) &&
+    if (work.library && batch == 1 && nd__ways_copies(&first, dtype) &&
         begin_copies(&work, &first, &by_copy))
         first = product_of(&work, 0);
-    work.library = work.library && !nd__product_is_matvec(&first) && !is_small(&first, dtype) &&
-                   !nd__product_is_interleaved(&first) && !is_of_pairs(&first, dtype) &&
-                   !(batch == 1 && is_of_few(&first, dtype)) && !is_for_widening(&first, dtype) &&
-                   !(dtype == ND_F32 && nd__onednn_is_crowded(&first));
+    work.library =
+        work.library && !nd__product_is_matvec(&first) && !nd__ways_is_small(&first, dtype) &&
+        !nd__product_is_interleaved(&first) && !nd__ways_is_of_pairs(&first, dtype) &&
+        !(batch == 1 && nd__ways_is_of_few(&first, dtype)) && !nd__ways_widens(&first, dtype) &&
+        !(dtype == ND_F32 && nd__onednn_is_crowded(&first));
     if (work.library && batch == 1 && run_turned(&work, &first))
         return atomic_load(&work.status);
     bool many = batch >= 4 && size < (int64_t)1 << 22;
