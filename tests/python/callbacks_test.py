@@ -1,6 +1,7 @@
 """What becomes of values and of exceptions of Python's functions that the library calls."""
 
 import ctypes
+import io
 import sys
 import threading
 import unittest
@@ -160,6 +161,48 @@ class Callbacks(Case):
         finally:
             sys.unraisablehook = before
         self.assertEqual(reported, [(OSError, "alone"), None])
+
+    def test_the_second_that_raises_in_a_call(self):
+        """The default hook of the interpreter is told, and C gets what means a failure."""
+
+        @nd.callback(HOOK)
+        def hook(grad, context):
+            raise OSError("alone")
+
+        told, before = io.StringIO(), sys.stderr
+        sys.stderr = told
+        try:
+            self.assertIs(sys.unraisablehook, sys.__unraisablehook__)
+            for _ in range(20):
+                self.assertIsNone(hook(None, None))
+        finally:
+            sys.stderr = before
+            library.nd_error_clear()
+        self.assertEqual(told.getvalue().count("OSError: alone"), 20)
+
+    def test_what_is_no_tensor_is_not_returned(self):
+        manager = nd.manager("none")
+        for wrong in (5, True, -1, 2**63, 1.5, "text", manager, nd.list_new(), object()):
+            hook = nd.callback(HOOK)(lambda grad, context, value=wrong: value)
+            x = leaf()
+            nd.register_hook(x, hook, None)
+            with self.assertRaises(TypeError):
+                nd.backward(nd.sum(x))
+            self.assertIsNone(nd.get_grad(x))
+        address = nd.callback(HOOK)(lambda grad, context: ctypes.c_void_p(library.nd_object_retain(ctypes.c_void_p(grad))))
+        x = leaf()
+        nd.register_hook(x, address, None)
+        nd.backward(nd.sum(x))
+        self.assertEqual(nd.get_grad(x)[0].item(), 1.0)
+
+    def test_a_status_that_c_cannot_return(self):
+        status = nd.callback(ctypes.CFUNCTYPE(ctypes.c_int))(lambda: 2**40)
+        before, sys.stderr = sys.stderr, io.StringIO()
+        try:
+            self.assertEqual(status(), nd.ERROR_STATE)
+        finally:
+            sys.stderr = before
+            library.nd_error_clear()
 
 
 if __name__ == "__main__":

@@ -8,9 +8,10 @@ import ctypes
 import functools
 import sys
 import threading
+import traceback
 import types
 
-from .handles import Handle
+from .handles import Handle, handle_class
 from .library import headers, library
 
 
@@ -32,12 +33,19 @@ def end_call():
 
 
 def _keep(exception, function):
-    """The first of a call is raised by that; what has no such place is reported as ctypes does it."""
+    """The first of a call is raised by that; what has no such place is reported as ctypes does it. Raises nothing."""
     if _thread.calls and _thread.calls[-1] is None:
         _thread.calls[-1] = exception
         return
     raised = types.SimpleNamespace(exc_type=type(exception), exc_value=exception, exc_traceback=exception.__traceback__, err_msg=None, object=function)
-    sys.unraisablehook(raised)
+    try:
+        if sys.unraisablehook is not sys.__unraisablehook__:
+            sys.unraisablehook(raised)
+        elif sys.stderr is not None:  # the default hook takes what the interpreter alone can make
+            print(f"Exception ignored in: {function!r}", file=sys.stderr)
+            traceback.print_exception(raised.exc_type, exception, raised.exc_traceback, file=sys.stderr)
+    except BaseException:
+        pass
 
 
 def _returned(kind, value):
@@ -45,9 +53,20 @@ def _returned(kind, value):
     if kind is None:
         return None
     if isinstance(value, Handle):
+        if not isinstance(value, handle_class("nd_tensor")):
+            raise TypeError(f"a function that is to return a tensor returned {value!r}")
         library.nd_object_retain(ctypes.c_void_p(value.address))
         value = value.address
-    return kind().value if value is None else kind(value).value
+    elif kind is ctypes.c_void_p and not (value is None or isinstance(value, ctypes.c_void_p)):
+        raise TypeError(f"a function that is to return a tensor returned {value!r}; an address is ctypes.c_void_p(address)")
+    if isinstance(value, ctypes.c_void_p):
+        value = value.value
+    if value is None:
+        return kind().value
+    made = kind(value).value
+    if isinstance(value, int) and type(made) is int and made != value:
+        raise OverflowError(f"a function of C cannot return {value}")
+    return made
 
 
 def callback(kind):
