@@ -221,6 +221,47 @@ class Calls(Case):
         self.assertTrue((x > 2)[2].item())
         self.assertEqual((x @ x).item(), 14.0)
 
+    def test_an_error_that_c_has_left(self):
+        library.nd_add.restype = ctypes.c_void_p
+        self.assertIsNone(library.nd_add(None, None))  # as a program in C on this thread would
+        self.assertEqual(nd.zeros([3], "float32").shape, (3,))
+        x = nd.ones([2, 3], "float32")
+        with self.assertRaises((nd.Error, TypeError)):
+            nd.unstack(x, 9, 1)
+        self.assertEqual(nd.zeros([3], "float32").shape, (3,))
+
+    def test_options_are_a_struct_or_keywords(self):
+        x = nd.ones([1, 1, 5], "float32")
+        weight = nd.ones([1, 1, 3], "float32")
+        options = nd.new_struct("nd_conv1d_options", padding=1)
+        self.assertEqual(nd.conv1d(x, weight, None, options).shape, nd.conv1d(x, weight, None, padding=1).shape)
+        with self.assertRaises(TypeError):
+            nd.conv1d(x, weight, None, options, padding=2)
+
+    def test_files_are_open_as_before(self):
+        x = nd.ones([2], "float32")
+        with tempfile.TemporaryFile("w+") as file:
+            nd.print(x, file)
+            file.seek(0)
+            file.write("XY")
+            file.seek(0)
+            text = file.read()
+        self.assertTrue(text.startswith("XY") and "XY" not in text[2:], text)
+        with open("/dev/full", "w") as full, self.assertRaises((OSError, nd.Error)):
+            nd.debug_dump(None, full)
+
+    def test_integers_become_bfloat16_in_one_rounding(self):
+        number = 2**60 + 2**52 + 1
+        self.assertEqual(nd.tensor([number], "bfloat16").item(), nd.cast(nd.full([1], number, "int64"), "bfloat16").item())
+        self.assertEqual(nd.tensor([1.5, 2], "bfloat16")[0].item(), 1.5)
+
+    def test_what_this_library_does_not_have(self):
+        missing = [name for name in nd._headers.functions if not hasattr(library, name)]
+        for name in missing[:3]:
+            self.assertNotIn(name[3:], dir(nd))
+            with self.assertRaisesRegex(AttributeError, "this library has no"):
+                getattr(nd, name[3:])
+
     def test_operators_of_bits(self):
         for dtype, numbers in (("int32", [-6, 3, 12]), ("uint8", [250, 3, 12]), ("bool", [True, False, True])):
             x = nd.stack([nd.full([], number, dtype) for number in numbers], 0)

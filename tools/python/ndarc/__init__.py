@@ -392,7 +392,8 @@ def tensor(values, dtype=None):
     import numpy
 
     if dtype == "bfloat16":
-        return call("nd_cast", tensor(values, "float64"), dtype)
+        is_whole = numpy.array(values).dtype.kind in "biu"  # of integers f64 would round first
+        return call("nd_cast", tensor(values, None if is_whole else "float64"), dtype)
     array = numpy.array(values, dtype, order="C")
     if dtype is None and array.dtype == numpy.float64 and not hasattr(values, "dtype"):
         array = array.astype(numpy.float32)  # Python's floats, as everywhere
@@ -411,6 +412,8 @@ def dump(manager=None):
 def __getattr__(name):
     """nd.softmax is nd_softmax, nd.F32 is ND_F32."""
     if f"nd_{name}" in _headers.functions:
+        if not hasattr(_library, f"nd_{name}"):
+            raise AttributeError(f"this library has no nd_{name}")
         function = _functools.partial(call, f"nd_{name}")
         function.__doc__ = f"nd_{name}({', '.join(p.name for p in _headers.functions[f'nd_{name}'].parameters)})"
         return function
@@ -420,4 +423,4 @@ def __getattr__(name):
 
 
 def __dir__():
-    return __all__ + [name[3:] for name in _headers.functions if not name.startswith("nd__")]
+    return __all__ + [name[3:] for name in _headers.functions if not name.startswith("nd__") and hasattr(_library, name)]

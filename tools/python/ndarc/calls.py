@@ -198,7 +198,9 @@ class _Call:
         fields = {field.name for field in headers.structs[parameter.base]}
         given = {name: self.keywords.pop(name) for name in list(self.keywords) if name in fields}
         options = self.given.pop(0) if self.given else None
-        if options is None and given:
+        if options is not None and given:
+            raise TypeError(f"{self.function.name}: options, and beside them {', '.join(given)}")
+        if given:
             options = new_struct_for(parameter.base, self.function.name, given)
         self.kept.append(options)
         self.passed.append(self.pointer(parameter, options))
@@ -253,7 +255,7 @@ class _Call:
         libc = ctypes.CDLL(None)
         libc.fdopen.restype = ctypes.c_void_p
         descriptor = os.dup(file.fileno())
-        stream = libc.fdopen(descriptor, b"a")
+        stream = libc.fdopen(descriptor, b"w")  # neither truncates, nor changes how the file is open
         if not stream:
             os.close(descriptor)
             raise ValueError(f"{self.function.name}: {file!r} is not open for writing")
@@ -262,8 +264,13 @@ class _Call:
         return stream
 
     def close_streams(self):
+        """What went wrong with what was still to be written, or None."""
+        libc, failure = ctypes.CDLL(None, use_errno=True), None
         for stream in getattr(self, "streams", []):
-            ctypes.CDLL(None).fclose(stream)
+            if libc.fclose(stream):
+                code = ctypes.get_errno()
+                failure = OSError(code, f"{self.function.name}: {os.strerror(code)}")
+        return failure
 
 
 def _is_array(parameter):
@@ -329,11 +336,13 @@ def call(name, /, *arguments, **keywords):
     for address in putting.consumed:  # Python's own reference stays with its object
         library.nd_object_retain(ctypes.c_void_p(address))
     begin_call()
+    library.nd_error_clear()  # what C has left on this thread is not this call's
+    unwritten = None
     try:
         value = foreign(*putting.passed)
     finally:
         raised = end_call()
-        putting.close_streams()
+        unwritten = putting.close_streams()
     if raised is not None and library.nd_error_get_status():
         library.nd_error_clear()
         raise raised
@@ -341,6 +350,6 @@ def call(name, /, *arguments, **keywords):
     results = [result() for result in putting.results]
     if not is_status and not is_void:
         results.insert(0, _result(function.result, value))
-    if raised is not None:
-        raise raised
+    if raised is not None or unwritten is not None:
+        raise raised or unwritten
     return None if not results else results[0] if len(results) == 1 else tuple(results)
