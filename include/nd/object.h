@@ -312,13 +312,13 @@ typedef struct nd_type {
 #define ND__VISIT_EDGE(field)   \
     ND__CHECK_EDGE(self->field) \
     nd_visit(nd_visitor_, self->field, #field);
-#define ND__VISIT_EDGES(field, count)                        \
-    ND__CHECK_EDGE(self->field[0])                           \
-    for (size_t nd_i_ = 0; nd_i_ < (size_t)(count); nd_i_++) \
+#define ND__VISIT_EDGES(field, count)                                \
+    ND__CHECK_EDGE(self->field[0])                                   \
+    for (size_t nd_i_ = 0; nd_i_ < ND__CAST(size_t, count); nd_i_++) \
         nd_visit(nd_visitor_, self->field[nd_i_], #field);
 #define ND__CLEAR_EDGE(field) nd_edge_clear(&self->field);
-#define ND__CLEAR_EDGES(field, count)                        \
-    for (size_t nd_i_ = 0; nd_i_ < (size_t)(count); nd_i_++) \
+#define ND__CLEAR_EDGES(field, count)                                \
+    for (size_t nd_i_ = 0; nd_i_ < ND__CAST(size_t, count); nd_i_++) \
         nd_edge_clear(&self->field[nd_i_]);
 
 /// New object of a user's type, in the current manager (nd_manager_get_current()).

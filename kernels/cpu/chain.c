@@ -5,7 +5,7 @@
 // on nothing else; so the result is that of the calls, in whatever pieces it is made.
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/families.h"
-#include "kernels/cpu/float_mode.h"
+#include "lib/base/float_mode.h"
 #include "kernels/cpu/parallel.h"
 
 /// Of one operand of a block: eight of them fit into the nearest cache.

@@ -7,7 +7,7 @@
 #include "kernels/cpu/fft.h"
 #include "kernels/cpu/fft_lines.h"
 #include "kernels/cpu/fftw.h"
-#include "kernels/cpu/float_mode.h"
+#include "lib/base/float_mode.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/scratch.h"

@@ -1,7 +1,7 @@
 // Factors of dense matrices and what is made of them by the loops of factor.inc and reflect.inc;
 // eigenvalues and singular values are spectral.c's.
 #include "kernels/cpu/linalg.h"
-#include "kernels/cpu/float_mode.h"
+#include "lib/base/float_mode.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/linalg_parts.h"
 #include "kernels/cpu/parallel.h"

@@ -3,6 +3,7 @@
 // Invariant: reads only what the plan points to and writes only the batch, so it runs on any
 // thread.
 #include "lib/io/batch.h"
+#include "lib/base/float_mode.h"
 #include "lib/memory/host.h"
 #include "lib/memory/ladder.h"
 #include "lib/tensor/number.h"
@@ -93,6 +94,8 @@ void nd__batch_fill_images(const nd_batch_plan *plan, int64_t batch, void *ret_i
     const int64_t count = nd__batch_count(plan, batch);
     const int64_t elements = plan->sample_elements;
     const size_t sample_bytes = (size_t)elements * nd_dtype_get_size(plan->source_dtype);
+    nd__float_mode mode;
+    nd__float_mode_begin(&mode);
     for (int64_t i = 0; i < count; i++) {
         const unsigned char *source =
             plan->images + (size_t)sample_at(plan, begin + i) * sample_bytes;
@@ -102,6 +105,7 @@ void nd__batch_fill_images(const nd_batch_plan *plan, int64_t batch, void *ret_i
         }
         scale_pixels(source, (float *)ret_images + i * elements, elements);
     }
+    nd__float_mode_end(&mode);
 }
 
 void nd__batch_fill_labels(const nd_batch_plan *plan, int64_t batch, int64_t *ret_labels) {

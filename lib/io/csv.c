@@ -6,6 +6,7 @@
 #include "kernels/half.h"
 #include "lib/base/cancel.h"
 #include "lib/base/error.h"
+#include "lib/base/float_mode.h"
 #include "lib/base/locale.h"
 #include "lib/base/versioned.h"
 #include "lib/io/elements.h"
@@ -48,9 +49,12 @@ nd_status nd_save_csv(const char *path, const nd_tensor *tensor, const nd_csv_op
     status = nd__file_create(&writer, operation, path);
     if (status == ND_OK) {
         locale_t before = nd__locale_begin_plain();
+        nd__float_mode mode;
+        nd__float_mode_begin(&mode);
         status = before
                      ? write_rows(&writer, tensor, &elements, chosen.separator)
                      : nd__error(ND_ERROR_OUT_OF_MEMORY, "%s: no memory for a locale", operation);
+        nd__float_mode_end(&mode);
         nd__locale_end(before);
         if (status == ND_OK)
             status = nd__file_commit(&writer);

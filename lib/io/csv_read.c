@@ -8,6 +8,7 @@
 #include "lib/base/alloc.h"
 #include "lib/base/cancel.h"
 #include "lib/base/error.h"
+#include "lib/base/float_mode.h"
 #include "lib/base/utf8.h"
 #include "lib/io/csv.h"
 #include "lib/io/elements.h"
@@ -69,10 +70,13 @@ nd_tensor *nd_load_csv(const char *path, nd_dtype dtype, const nd_csv_options *o
         status = count_fields(&csv);
     const int64_t shape[] = {csv.rows, csv.columns};
     nd_tensor *tensor = status == ND_OK ? nd__elements_new(operation, dtype, 2, shape) : NULL;
+    nd__float_mode mode;
+    nd__float_mode_begin(&mode);
     if (tensor && read_numbers(&csv, tensor) != ND_OK) {
         nd_release(tensor);
         tensor = NULL;
     }
+    nd__float_mode_end(&mode);
     nd__alloc_free(csv.text);
     if (csv.locale)
         freelocale(csv.locale);

@@ -6,6 +6,7 @@
 #include "lib/base/alloc.h"
 #include "lib/base/cancel.h"
 #include "lib/base/error.h"
+#include "lib/base/float_mode.h"
 #include "lib/base/versioned.h"
 #include "lib/io/elements.h"
 #include "lib/io/gguf_blocks.h"
@@ -316,7 +317,11 @@ nd_tensor *nd_gguf_load_tensor(const nd_gguf *gguf, const char *name, nd_dtype d
         return NULL;
     }
     nd_tensor *tensor = nd__elements_new(operation, dtype, entry->ndim, entry->shape);
-    if (tensor && dequantize(&file, entry, tensor) != ND_OK) {
+    nd__float_mode mode;
+    nd__float_mode_begin(&mode);
+    const bool is_read = tensor && dequantize(&file, entry, tensor) == ND_OK;
+    nd__float_mode_end(&mode);
+    if (tensor && !is_read) {
         nd_release(tensor);
         return NULL;
     }

@@ -6,6 +6,7 @@
 // every locale.
 #include "lib/base/cancel.h"
 #include "lib/base/error.h"
+#include "lib/base/float_mode.h"
 #include "lib/base/locale.h"
 #include "lib/device/registry.h"
 #include "lib/tensor/copy.h"
@@ -16,6 +17,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <wchar.h>
 
 #define SUMMARISED_ABOVE 1000
 #define EDGE_ITEMS 3
@@ -209,6 +211,8 @@ static nd_status write_tensor(const char *operation, const nd_tensor *x, sink *t
     if (!on_host)
         return nd_error_get_status();
     locale_t before = nd__locale_begin_plain();
+    nd__float_mode mode;
+    nd__float_mode_begin(&mode);
     printer printer = {.x = on_host, .sink = *to};
     put(&printer.sink, "tensor(");
     if (x->numel > 0) {
@@ -227,6 +231,7 @@ static nd_status write_tensor(const char *operation, const nd_tensor *x, sink *t
         put(&printer.sink, nd__registry_device_text(x->device));
     }
     put(&printer.sink, ")");
+    nd__float_mode_end(&mode);
     nd__locale_end(before);
     nd_object_release(on_host);
     *to = printer.sink;
@@ -237,6 +242,8 @@ nd_status nd_print(const nd_tensor *x, FILE *stream) {
     ND__UNCANCELLED;
     if (!stream)
         return nd__error_null("print", "stream");
+    if (fwide(stream, 0) > 0)
+        return nd__error(ND_ERROR_IO, "print: the stream is one of wide characters");
     sink to = {.stream = stream};
     nd_status status = write_tensor("print", x, &to);
     if (status == ND_OK && (fputc('\n', stream) == EOF || ferror(stream)))

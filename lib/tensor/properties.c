@@ -1,5 +1,6 @@
 // What a tensor is: shape, strides, dtype, device, storage, values of single elements.
 #include "lib/base/error.h"
+#include "lib/base/float_mode.h"
 #include "lib/device/capture.h"
 #include "lib/device/registry.h"
 #include "lib/object/object.h"
@@ -103,14 +104,20 @@ static nd_status read_element(const char *operation, const nd_tensor *x, nd_numb
     return ND_OK;
 }
 
-double nd_get_item(const nd_tensor *x) {
+__attribute__((noinline)) static double item_as_f64(const nd_tensor *x) {
     nd_number value;
     return read_element("get_item", x, &value) == ND_OK ? nd__number_as_f64(value) : (double)NAN;
 }
 
-nd_status nd_get_item_i64(const nd_tensor *x, int64_t *ret_value) {
-    if (!ret_value)
-        return nd__error_null("get_item_i64", "ret_value");
+double nd_get_item(const nd_tensor *x) {
+    nd__float_mode mode;
+    nd__float_mode_begin(&mode);
+    const double item = item_as_f64(x);
+    nd__float_mode_end(&mode);
+    return item;
+}
+
+__attribute__((noinline)) static nd_status item_as_i64(const nd_tensor *x, int64_t *ret_value) {
     nd_number value;
     nd_status status = read_element("get_item_i64", x, &value);
     if (status != ND_OK)
@@ -123,6 +130,16 @@ nd_status nd_get_item_i64(const nd_tensor *x, int64_t *ret_value) {
     }
     *ret_value = integer;
     return ND_OK;
+}
+
+nd_status nd_get_item_i64(const nd_tensor *x, int64_t *ret_value) {
+    if (!ret_value)
+        return nd__error_null("get_item_i64", "ret_value");
+    nd__float_mode mode;
+    nd__float_mode_begin(&mode);
+    const nd_status status = item_as_i64(x, ret_value);
+    nd__float_mode_end(&mode);
+    return status;
 }
 
 nd_status nd_copy_to_host(const nd_tensor *x, void *destination, size_t bytes) {

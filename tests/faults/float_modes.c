@@ -7,10 +7,12 @@
 #include <math.h>
 #include <nd/autograd.h>
 #include <nd/fft.h>
+#include <nd/io.h>
 #include <nd/linalg.h>
 #include <nd/nd.h>
 #include <nd/nn.h>
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -276,6 +278,86 @@ static void test_F46_who_begins_the_pool_gives_it_no_mode(void **state) {
     }
 }
 
+/// Numbers that a mode changes on their way through a text.
+static nd_tensor *numbers(nd_dtype dtype) {
+    static const double values[] = {0.1,    1.0 / 3, 1e-40,  -3e-42, 4e-320, 1.7976931348623157e308,
+                                    3.4e38, 1e300,   2e-310, 0,      -0.0,   123456789.123456789};
+    nd_tensor *wide = nd_from_data(values, ND_SHAPE(sizeof values / sizeof *values), ND_F64);
+    nd_tensor *cast = nd_cast(wide, dtype);
+    nd_release(wide);
+    return cast;
+}
+
+static nd_tensor *batch_of_pictures(void) {
+    unsigned char pixels[256];
+    for (int i = 0; i < 256; i++)
+        pixels[i] = (unsigned char)i;
+    nd_auto nd_tensor *pictures = nd_from_data(pixels, ND_SHAPE(1, 256), ND_U8);
+    nd_auto nd_tensor *labels = nd_zeros(ND_SHAPE(1), ND_I64);
+    nd_dataset_options options = ND_DATASET_OPTIONS_INIT;
+    options.batch = 1;
+    nd_auto nd_dataset *dataset = nd_dataset_new(pictures, labels, &options);
+    nd_tensor *batch = NULL;
+    nd_auto nd_tensor *batch_labels = NULL;
+    assert_int_equal(nd_dataset_start(dataset, 0), ND_OK);
+    assert_int_equal(nd_dataset_next_batch(dataset, &batch, &batch_labels), ND_OK);
+    return batch;
+}
+
+/// Texts and single elements: made and read beside the kernels.
+static void check_texts(nd_dtype dtype, const char *path) {
+    nd_auto nd_tensor *x = numbers(dtype);
+    nd_auto nd_tensor *column = nd_reshape(x, 2, (int64_t[]){nd_get_numel(x), 1});
+    char expected[2048], text[2048];
+    assert_true(nd_format(x, expected, sizeof expected) < (int64_t)sizeof expected);
+    nd_auto nd_tensor *pixels = batch_of_pictures();
+    for (mode mode = UPWARD; mode < MODES; mode++) {
+        set_mode(mode);
+        if (mode == TRAPS)
+            feenableexcept(FE_UNDERFLOW);
+        nd_status saved = nd_save_csv(path, column, NULL);
+        nd_tensor *read = nd_load_csv(path, dtype, NULL);
+        nd_format(x, text, sizeof text);
+        double items[16] = {0};
+        int64_t integer = 0;
+        nd_status as_integer = ND_OK;
+        for (int64_t i = 0; i < nd_get_numel(x); i++) {
+            nd_tensor *one = nd_select(x, i, 0);
+            items[i] = nd_get_item(one);
+            as_integer = i == 0 ? nd_get_item_i64(one, &integer) : as_integer;
+            nd_release(one);
+        }
+        nd_tensor *batch = batch_of_pictures();
+        fesetenv(FE_DFL_ENV);
+        assert_int_equal(saved, ND_OK);
+        assert_int_equal(as_integer, ND_ERROR_DTYPE);
+        nd_error_clear();
+        assert_non_null(read);
+        assert_memory_equal(nd_get_data(read), nd_get_data(x),
+                            (size_t)nd_get_numel(x) * nd_dtype_get_size(dtype));
+        assert_string_equal(text, expected);
+        for (int64_t i = 0; i < nd_get_numel(x); i++) {
+            nd_auto nd_tensor *one = nd_select(x, i, 0);
+            const double item = nd_get_item(one);
+            assert_memory_equal(&items[i], &item, sizeof item);
+        }
+        assert_memory_equal(nd_get_data(batch), nd_get_data(pixels), 256 * sizeof(float));
+        nd_release(read);
+        nd_release(batch);
+    }
+}
+
+static void test_F46_texts_and_elements_have_the_same_bits(void **state) {
+    (void)state;
+    char path[] = "/tmp/float_modes_XXXXXX";
+    const int file = mkstemp(path);
+    assert_true(file >= 0);
+    close(file);
+    check_texts(ND_F64, path);
+    check_texts(ND_F32, path);
+    unlink(path);
+}
+
 /// In a process of its own: its threads have stacks of a few pages, but those that compute.
 static int compute_with_small_stacks(void) {
     pthread_attr_t small;
@@ -316,6 +398,7 @@ static void test_F47_the_programs_default_stack_is_small(void **state) {
 int main(void) {
     // Those with children first: none of these has a pool from its parent.
     const struct CMUnitTest tests[] = {
+        ND_TEST(test_F46_texts_and_elements_have_the_same_bits),
         ND_TEST(test_F46_who_begins_the_pool_gives_it_no_mode),
         ND_TEST(test_F47_the_programs_default_stack_is_small),
         ND_TEST(test_F46_a_mode_of_ones_own_changes_no_result),

@@ -1,11 +1,13 @@
-// The floating-point mode that kernels compute in: that of IEEE 754 by default, to the nearest, with
-// subnormal numbers and without traps, whatever the thread that calls has set for itself.
+// The floating-point mode that kernels compute in, and that texts of numbers are written and read in:
+// that of IEEE 754 by default, to the nearest, with subnormal numbers and without traps, whatever the
+// thread that calls has set for itself.
 //
 // Else a result would depend on which thread computes which part of it. The library's own threads
 // begin in that mode (nd__spawn) and keep it; a thread of the program's is put into it between these
-// two, if it is not there already, and then gets back what it had, flags of exceptions included.
-#ifndef ND_KERNELS_CPU_FLOAT_MODE_H
-#define ND_KERNELS_CPU_FLOAT_MODE_H
+// two, if it is not there already, and then gets back what it had, flags of exceptions included. What
+// is computed between them is in functions that are not inlined: the compiler knows nothing of modes.
+#ifndef ND_LIB_BASE_FLOAT_MODE_H
+#define ND_LIB_BASE_FLOAT_MODE_H
 #include <fenv.h>
 #include <stdbool.h>
 
