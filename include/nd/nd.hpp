@@ -160,7 +160,8 @@ using tensor_with_number =
     typename std::enable_if<std::is_arithmetic<N>::value || std::is_same<N, nd_number>::value,
                             tensor>::type;
 
-// Of a tensor and a number, whose dtype stays the tensor's where that holds the number.
+// Of a tensor and a number, whose dtype stays the tensor's where that holds the number. A number
+// that a tensor is taken from, or divides, becomes a tensor of its shape first.
 /// a + number.
 template <typename N> tensor_with_number<N> operator+(const tensor &a, N number) noexcept {
     return add_scalar(a, number);
@@ -173,6 +174,10 @@ template <typename N> tensor_with_number<N> operator+(N number, const tensor &a)
 template <typename N> tensor_with_number<N> operator-(const tensor &a, N number) noexcept {
     return sub_scalar(a, number);
 }
+/// number - a.
+template <typename N> tensor_with_number<N> operator-(N number, const tensor &a) noexcept {
+    return sub(add_scalar(zeros_like(a), number), a);
+}
 /// a * number.
 template <typename N> tensor_with_number<N> operator*(const tensor &a, N number) noexcept {
     return mul_scalar(a, number);
@@ -184,6 +189,10 @@ template <typename N> tensor_with_number<N> operator*(N number, const tensor &a)
 /// a / number; integers give floats.
 template <typename N> tensor_with_number<N> operator/(const tensor &a, N number) noexcept {
     return div_scalar(a, number);
+}
+/// number / a; integers give floats.
+template <typename N> tensor_with_number<N> operator/(N number, const tensor &a) noexcept {
+    return div(add_scalar(zeros_like(a), number), a);
 }
 
 } // namespace nd

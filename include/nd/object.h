@@ -426,7 +426,9 @@ ND_API nd_tensor *nd_weak_get_tensor(const nd_weak *weak) ND_OWNED;
 /// Asks to be told, once, when the target dies.
 ///
 /// The call comes after weak references to it were cleared and before any edge is cut, so no
-/// callback ever sees a half-cleared object. It does not come when the weak reference goes first.
+/// callback ever sees a half-cleared object. It does not come when the weak reference goes before it
+/// begins, which on another thread may be after nd_weak_get() gave NULL; one that has begun may still
+/// run when the weak reference is released.
 ///
 /// @param weak the reference
 /// @param callback called with `data` on the thread that released or collected the target, without

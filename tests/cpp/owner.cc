@@ -145,8 +145,12 @@ static void functions() {
     CHECK(value_of(a * 0.5) == 3 && value_of(0.5f * a) == 3 && value_of(a / 4) == 1.5);
     CHECK(value_of(a + 0) == 6 && value_of(a + ND_NUMBER(1)) == 7);
     CHECK(value_of((a + b) * (a - b) / 2 - 1) == 9);
+    CHECK(value_of(0 - a) == -6 && value_of(1.5 - a) == -4.5 && value_of(ND_NUMBER(7) - a) == 1);
+    CHECK(value_of(0 / a) == 0 && value_of(3 / a) == 0.5 && value_of(9.0f / a) == 1.5);
     nd::tensor integer = nd::scalar(7, ND_I64);
     CHECK(nd_get_dtype(integer * 2) == ND_I64 && nd_get_dtype(integer / 2) == ND_F32);
+    CHECK(nd_get_dtype(2 - integer) == ND_I64 && nd_get_dtype(2.5 - integer) == ND_F32);
+    CHECK(nd_get_dtype(2 / integer) == ND_F32);
     CHECK(nd_get_count(a) == 1 && nd_get_count(b) == 1);
     nd::tensor none;
     CHECK(!(a + none) && nd_error_get_status() == ND_ERROR_INVALID_ARGUMENT);
