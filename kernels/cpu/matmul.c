@@ -6,11 +6,11 @@
 // oneDNN, which would start threads of its own, is given panels of the result one by one. A function
 // that the result goes through is computed panel by panel, while the panel is in a cache.
 //
-// Where oneDNN would turn a second operand round that is not to be, the transposed product is computed, or
+// Where oneDNN would take too long to turn a second operand round, the transposed product is computed, or
 // a copy of the operand is made (matmul_ways.h says where). What a panel needs turned it turns for
 // itself, where that fits a core's cache.
 //
-// Of a second operand whose rows are as far apart it reads up to 384 in turns, unless there are so
+// Of a second operand whose rows are a multiple of 2 KiB apart it reads up to 384 in turns, unless there are so
 // many rows of the first one that it makes a copy, and loses what it has read where they share
 // places: then one half of them is multiplied after the other. Its code for AVX2 reads more of them
 // so, and columns of the first one: then the portable product, which copies always, is faster.
