@@ -5,8 +5,8 @@
 // on nothing else; so the result is that of the calls, in whatever pieces it is made.
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/families.h"
-#include "lib/base/float_mode.h"
 #include "kernels/cpu/parallel.h"
+#include "lib/base/float_mode.h"
 
 /// Of one operand of a block: eight of them fit into the nearest cache.
 #define BLOCK_BYTES 4096

@@ -3,9 +3,9 @@
 #include "kernels/cpu/families.h"
 #include "kernels/cpu/fft_lines.h"
 #include "kernels/cpu/fftw.h"
-#include "lib/base/float_mode.h"
 #include "kernels/cpu/onednn_plan.h"
 #include "kernels/cpu/scratch.h"
+#include "lib/base/float_mode.h"
 #include "lib/base/pool.h"
 #include <stdatomic.h>
 #include <stdio.h>

@@ -7,10 +7,10 @@
 #include "kernels/cpu/fft.h"
 #include "kernels/cpu/fft_lines.h"
 #include "kernels/cpu/fftw.h"
-#include "lib/base/float_mode.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/scratch.h"
+#include "lib/base/float_mode.h"
 #include <stdatomic.h>
 #include <string.h>
 

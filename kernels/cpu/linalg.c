@@ -1,12 +1,12 @@
 // Factors of dense matrices and what is made of them by the loops of factor.inc and reflect.inc;
 // eigenvalues and singular values are spectral.c's.
 #include "kernels/cpu/linalg.h"
-#include "lib/base/float_mode.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/linalg_parts.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/scratch.h"
 #include "kernels/cpu/spectral.h"
+#include "lib/base/float_mode.h"
 #include <limits.h>
 #include <math.h>
 #include <stdatomic.h>
